@@ -1,0 +1,1 @@
+"""Agents: the backends that answer a prompt."""

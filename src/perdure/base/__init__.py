@@ -1,0 +1,1 @@
+"""Errors, identifiers, time, JSON values, names: what knows nothing of runs."""

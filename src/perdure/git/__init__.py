@@ -1,0 +1,1 @@
+"""Git: worktrees, the run branch, the metadata branch."""

@@ -1,0 +1,1 @@
+"""Notation 1: DOT graphs."""

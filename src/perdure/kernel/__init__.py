@@ -1,0 +1,1 @@
+"""Durable execution: runs are logs of finished steps."""

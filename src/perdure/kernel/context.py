@@ -1,0 +1,93 @@
+"""What an interpreter and an operation may do, and all they may do.
+
+Both get a context that stands at a place of the run's tree of steps. A step's id is its scope path plus the visit number of
+its name in that scope: `implement`, `implement@2`, `review/lint`, `implement@2/attempt-2/turn-3`. Visit 1 is not written.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Literal, Protocol, TypeVar
+
+from perdure.base.jsonvalue import JSON
+from perdure.kernel.definition import Definition
+from perdure.kernel.outcome import Outcome
+from perdure.kernel.question import Answer, Question
+from perdure.kernel.retry import NO_RETRY, Retry
+
+T = TypeVar("T")
+OnInterrupt = Literal["rerun", "ask", "fail"]
+
+
+class RunContext(Protocol):
+    """The seam between interpreters and the engine.
+
+    `run_id`, `run_dir` (absolute text) and `input` are the run's; `path` is this scope's id, "" at the root. `local` is
+    where an interpreter leaves what its operations need in this process (a compiled graph, an open worktree): it is
+    never recorded, and each interpretation sets it anew.
+    """
+
+    run_id: str
+    run_dir: str
+    input: JSON
+    path: str
+    local: Any
+
+    async def step(
+        self,
+        name: str,
+        operation: str,
+        input: JSON = None,
+        *,
+        retry: Retry = NO_RETRY,
+        on_interrupt: OnInterrupt = "rerun",
+        properties: dict[str, JSON] | None = None,
+    ) -> JSON:
+        """The recorded result of the step, executed only if no result is recorded.
+
+        `properties` join those of `step.started` and of the step's end (`node_id`, `index`, ...). Raises `StepFailed`
+        when the last attempt failed, `ReplayDiverged` when the record is of another step.
+        """
+
+    async def ask(self, name: str, question: Question) -> Answer:
+        """The answer of a person, or what the time limit made of it. Parks the run while it waits."""
+
+    async def sleep(self, name: str, duration_ms: int) -> None:
+        """Wait so long, counted from the first time this was reached."""
+
+    async def child(self, name: str, definition: Definition, input: JSON = None, *, run_dir: str | None = None) -> Outcome:
+        """The outcome of a run of its own, started once and resumed with its parent."""
+
+    def scope(self, name: str) -> "RunContext":
+        """A nested place: names in it count their own visits."""
+
+    async def gather(self, branches: Sequence[Callable[[], Awaitable[T]]], limit: int | None = None) -> list[T]:
+        """The results of all branches, in their order, at most `limit` at once. Each branch uses a scope of its own.
+
+        The first exception cancels the others and is raised."""
+
+    def emit(self, event: str, properties: dict[str, JSON] | None = None, *, again: bool = False) -> None:
+        """Add history that is not a step, with the next commit.
+
+        The n-th `emit` of a name in a scope is written once in the life of the run, so an interpreter may emit at every
+        replay. With `again=True` it is always written: facts of this very attempt (`command.started`)."""
+
+    async def now_ms(self) -> int:
+        """The time, recorded: the same at every replay."""
+
+    async def random(self) -> float:
+        """A number from 0 to 1, recorded: the same at every replay."""
+
+
+class OperationContext(RunContext, Protocol):
+    """What an operation gets: a scope under its own step, and what it may know of this attempt.
+
+    `step_id` is the step's id and `path` the place for steps inside it. `was_interrupted` says that an earlier owner died
+    in this very attempt.
+    """
+
+    step_id: str
+    attempt: int
+    max_attempts: int
+    was_interrupted: bool
+
+    def keep_text(self, path: str) -> JSON:
+        """A finished file as a value for the log: its text when small, else a reference to a blob made of it."""

@@ -1,0 +1,72 @@
+"""The events of the log: one fact each, in one envelope.
+
+`{id, ts, run_id, seq, event, step?, properties}`: `id` a UUIDv7, `ts` RFC 3339 in UTC with milliseconds, `seq` dense from 1
+in one run, `step` the id of the step that it speaks of. docs/reference/events.md lists every name with its properties.
+"""
+
+import msgspec
+
+from perdure.base import ids
+from perdure.base.clock import parse_rfc3339, rfc3339
+from perdure.base.jsonvalue import JSON, decode
+
+
+class Event(msgspec.Struct, frozen=True):
+    """One record of the log.
+
+    `ts` is in epoch milliseconds. `body` is the properties as compact JSON, masked; `line()` is the event as it stands in
+    `progress.jsonl`.
+    """
+
+    id: bytes
+    ts: int
+    run_id: str
+    seq: int
+    event: str
+    step: str | None
+    body: bytes
+
+    @property
+    def properties(self) -> dict[str, JSON]:
+        """The decoded properties; decode once and keep it when you need it twice."""
+        return decode(self.body)  # type: ignore[return-value]
+
+    def line(self) -> bytes:
+        """The event as one line of `progress.jsonl`, with its newline."""
+        step = b'"step":%b,' % msgspec.json.encode(self.step) if self.step is not None else b""
+        return b'{"id":"%b","ts":"%b","run_id":"%b","seq":%d,"event":"%b",%b"properties":%b}\n' % (
+            ids.uuid_text(self.id).encode(),
+            rfc3339(self.ts).encode(),
+            self.run_id.encode(),
+            self.seq,
+            self.event.encode(),
+            step,
+            self.body,
+        )
+
+
+class _Envelope(msgspec.Struct):
+    id: str
+    ts: str
+    run_id: str
+    seq: int
+    event: str
+    properties: msgspec.Raw
+    step: str | None = None
+
+
+_envelopes = msgspec.json.Decoder(_Envelope)
+
+
+def parse_line(line: bytes) -> Event:
+    """The event of one line of `progress.jsonl`. Raises ValueError (`msgspec.DecodeError` is one) when it is none."""
+    record = _envelopes.decode(line)
+    return Event(
+        ids.uuid_bytes(record.id),
+        parse_rfc3339(record.ts),
+        record.run_id,
+        record.seq,
+        record.event,
+        record.step,
+        bytes(record.properties),
+    )

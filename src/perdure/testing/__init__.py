@@ -1,0 +1,1 @@
+"""Fakes that users may import in their own tests."""

@@ -1,0 +1,1 @@
+"""Files written from the log: they can be deleted and are rebuilt."""
