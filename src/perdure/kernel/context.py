@@ -20,7 +20,8 @@ OnInterrupt = Literal["rerun", "ask", "fail"]
 class RunContext(Protocol):
     """The seam between interpreters and the engine.
 
-    `run_id`, `run_dir` (absolute text) and `input` are the run's; `path` is this scope's id, "" at the root. `local` is
+    `run_id`, `run_dir` (absolute text) and `input` are the run's, `start` the properties of its `run.started`; `path` is
+    this scope's id, "" at the root. `local` is
     where an interpreter leaves what its operations need in this process (a compiled graph, an open worktree): it is
     never recorded, and each interpretation sets it anew.
     """
@@ -29,6 +30,7 @@ class RunContext(Protocol):
     run_dir: str
     input: JSON
     path: str
+    start: dict[str, JSON]
     local: Any
 
     async def step(
@@ -69,6 +71,15 @@ class RunContext(Protocol):
 
         The n-th `emit` of a name in a scope is written once in the life of the run, so an interpreter may emit at every
         replay. With `again=True` it is always written: facts of this very attempt (`command.started`)."""
+
+    async def flush(self) -> None:
+        """Return when all that was emitted is durable."""
+
+    def recorded(self, event: str) -> list[dict[str, JSON]]:
+        """The properties of the events of that name that earlier owners wrote in this scope, oldest first."""
+
+    def take_steering(self) -> list[str]:
+        """What people said to the run since this was last asked."""
 
     async def now_ms(self) -> int:
         """The time, recorded: the same at every replay."""

@@ -27,6 +27,10 @@ class Definition(Protocol):
     def body(self) -> dict[str, JSON]:
         """What the run records, and `load` gets back."""
 
+    def start_properties(self) -> dict[str, JSON]:
+        """Facts of the moment at which the run first starts (a base commit); `run.started` records them, and every
+        interpretation finds them as `run.start`."""
+
     async def interpret(self, run: "RunContext") -> Outcome:
         """Run it. To resume is to call this again: steps that have a record answer at once."""
 

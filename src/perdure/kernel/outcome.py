@@ -21,12 +21,14 @@ class Failure(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Outcome(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How a run ended. `status` is one of the settled statuses; `reason` a stable word (docs/reference/run-status.md)."""
+    """How a run ended. `status` is one of the settled statuses; `reason` a stable word (docs/reference/run-status.md);
+    `properties` join those of the run's last event."""
 
     status: Literal["succeeded", "partially_succeeded", "failed", "cancelled"]
     reason: str | None = None
     failure: Failure | None = None
     output: JSON = None
+    properties: dict[str, JSON] = {}
 
     @property
     def is_good(self) -> bool:

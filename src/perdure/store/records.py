@@ -93,6 +93,7 @@ class Change(msgspec.Struct, frozen=True):
     open_questions: tuple[tuple[str, str, int, str], ...] = ()
     close_questions: tuple[str, ...] = ()
     taken_requests: tuple[int, ...] = ()
+    release: bool = False
 
 
 class ClaimLost(OwnedElsewhere):

@@ -104,7 +104,7 @@ class SqliteStore:
                 for row in events:
                     execute(_INSERT_EVENT, (no, row.seq, row.id, row.ts, row.event, row.step, row.body))
                 if change is not None:
-                    self._apply(no, change)
+                    self._apply(claim, change)
                 execute("commit")
             except BaseException:
                 if self._db.in_transaction:
@@ -140,7 +140,8 @@ class SqliteStore:
         for row in events:
             self._execute(_INSERT_EVENT, (no, row.seq, row.id, row.ts, row.event, row.step, row.body))
 
-    def _apply(self, no: int, change: Change) -> None:
+    def _apply(self, claim: Claim, change: Change) -> None:
+        no = claim.no
         if change.settled is not None:
             end = change.settled
             self._execute(SQL["settle_run"], (end.status, end.at, end.record, no))
@@ -153,6 +154,8 @@ class SqliteStore:
             self._execute(SQL["close_question"], (question_id,))
         for request_id in change.taken_requests:
             self._execute(SQL["take_request"], (change.at, request_id))
+        if change.release:
+            self._execute(SQL["clear_owner"], (no, claim.epoch))
 
     # Reading
 

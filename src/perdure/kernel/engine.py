@@ -1,0 +1,403 @@
+"""The engine: makes runs, executes them under a claim, and takes what people ask of them."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from perdure.base import ids
+from perdure.base.clock import Clock, SystemClock
+from perdure.base.errors import NotFound, PerdureError
+from perdure.base.jsonvalue import JSON, check, decode, encode
+from perdure.kernel import definition as definitions
+from perdure.kernel import large, ownership
+from perdure.kernel.history import History
+from perdure.kernel.lifecycle import SETTLED
+from perdure.kernel.operation import StepFailed
+from perdure.kernel.outcome import Failure, Outcome
+from perdure.kernel.run import Frame, Run
+from perdure.kernel.runlog import RunLog, event_of
+from perdure.kernel.scope import Scope
+from perdure.store.records import EventRow, NewRun, Settlement
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from perdure.kernel.definition import Definition
+    from perdure.kernel.events import Event
+    from perdure.kernel.interviewer import Interviewer
+    from perdure.kernel.large import BlobStore
+    from perdure.kernel.question import Answer
+    from perdure.kernel.runlog import Mask
+    from perdure.kernel.subscriber import Subscriber
+    from perdure.store.protocol import Store
+    from perdure.store.records import Claim, RunRow
+
+WATCH_S = 0.1
+
+
+class RunResult(msgspec.Struct, frozen=True):
+    """How an execution ended: settled with an outcome, or `waiting` or `paused` without one."""
+
+    run_id: str
+    status: str
+    outcome: Outcome | None = None
+    reason: str | None = None
+
+
+class Engine:
+    """Executes runs in this process.
+
+    `subscribers` makes the views of a run from its id and its directory. With `park`, a run that waits for a person whom
+    nobody here can ask is left, `waiting`, instead of being waited for.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        blobs: BlobStore,
+        *,
+        subscribers: Callable[[str, str], Sequence[Subscriber]],
+        run_dir: Callable[[str, int], str],
+        mask: Mask | None = None,
+        clock: Clock | None = None,
+        park: bool = False,
+        seed: int | None = None,
+    ) -> None:
+        self.store = store
+        self.blobs = blobs
+        self.mask = mask
+        self.clock = clock or SystemClock()
+        self.park = park
+        self.random = random.Random(seed).random
+        self._subscribers = subscribers
+        self._run_dir = run_dir
+        self._active: dict[str, Run] = {}
+        self._made: dict[str, Sequence[Subscriber]] = {}
+        self._watching: asyncio.TimerHandle | None = None
+        self._marker = 0
+
+    # Making runs
+
+    def submit(
+        self,
+        definition: Definition,
+        *,
+        input: JSON = None,
+        run_id: str | None = None,
+        run_dir: str | None = None,
+        parent: str | None = None,
+        record: dict[str, JSON] | None = None,
+        properties: dict[str, JSON] | None = None,
+    ) -> str:
+        """Record a run that can be executed by any process; its id.
+
+        `record` is what listings show of it, `properties` join those of `run.created`. Raises `InvalidValue` for an input
+        that is not JSON.
+        """
+        check(input, "input")
+        run_id = run_id or ids.new_ulid()
+        now = self.clock.now_ms()
+        run_dir = run_dir or self._run_dir(run_id, now)
+        created: dict[str, JSON] = {
+            "definition": {"kind": definition.kind, "name": definition.name, "body": definition.body()},
+            "input": input,
+            "run_dir": run_dir,
+            "parent_run_id": parent,
+        }
+        events = [
+            self._first_event(run_id, now, 1, "run.created", created | (properties or {})),
+            self._first_event(run_id, now, 2, "run.submitted", {}),
+        ]
+        row = NewRun(
+            run_id=run_id,
+            name=definition.name,
+            kind=definition.kind,
+            status="submitted",
+            created_at=now,
+            run_dir=run_dir,
+            record=encode(record or {}).decode(),
+            parent=parent,
+        )
+        self.store.insert_run(row, events)
+        subscribers = self._subscribers(run_id, run_dir)
+        for subscriber in subscribers:
+            subscriber.committed([event_of(run_id, event) for event in events])
+            subscriber.flush()
+        self._made[run_id] = subscribers
+        return run_id
+
+    def _first_event(self, run_id: str, now: int, seq: int, name: str, properties: dict[str, JSON]) -> EventRow:
+        body = encode(properties)
+        if self.mask is not None:
+            body = self.mask.mask(body)
+        if len(body) > 64 * 1024:
+            body = large.offload(body, self.blobs, 64 * 1024)
+        return EventRow(seq, ids.new_uuid7(now), now, name, None, body)
+
+    # Executing
+
+    async def execute(
+        self,
+        run_id: str,
+        *,
+        interviewers: Sequence[Interviewer] = (),
+        accept_changes: bool = False,
+        changed: Definition | None = None,
+        parent: Frame | None = None,
+    ) -> RunResult:
+        """Own the run and interpret it until it settles, parks or pauses.
+
+        `changed` is an edited definition to go on with. Raises `OwnedElsewhere` when another live process owns the run,
+        `NotFound` when there is none; a settled run gives its outcome again.
+        """
+        row = self._find(run_id)
+        if row.status in SETTLED:
+            return self._settled_result(row)
+        claim = self.store.claim(
+            run_id, ownership.owner_text(self.clock.now_ms()), ownership.judge(self._active.__contains__)
+        )
+        log: RunLog | None = None
+        try:
+            row = self._find(run_id)
+            events = [event_of(run_id, each) for each in self.store.read_events(claim.no)]
+            history = History()
+            history.fold(events)
+            definition = changed or self._recorded_definition(events)
+            log = self._open_log(row, claim, events)
+            run = Run(
+                self,
+                row,
+                log,
+                history,
+                input=self._recorded(events[0], "input"),
+                parent=parent,
+                interviewers=interviewers,
+                accept_changes=accept_changes,
+            )
+            log.on_broken = lambda error: self._broken(run, error)
+            self._begin(run, definition, changed)
+            return await self._drive(run, definition)
+        except BaseException:
+            if log is None or log.broken is not None:
+                with suppress(PerdureError):
+                    self.store.release(claim)
+            raise
+
+    def _open_log(self, row: RunRow, claim: Claim, events: Sequence[Event]) -> RunLog:
+        subscribers = self._made.pop(row.run_id, None)
+        if subscribers is None:
+            subscribers = self._subscribers(row.run_id, row.run_dir)
+            for subscriber in subscribers:
+                subscriber.catch_up(events)
+        return RunLog(
+            self.store,
+            claim,
+            last_seq=events[-1].seq,
+            subscribers=subscribers,
+            mask=self.mask,
+            blobs=self.blobs,
+            clock=self.clock,
+        )
+
+    def _begin(self, run: Run, definition: Definition, changed: Definition | None) -> None:
+        """Say that the run is at work, with the commit of its first step."""
+        owner = decode(ownership.owner_text(self.clock.now_ms()))
+        if run.history.start is None:
+            run.start = {"name": definition.name, "owner": owner} | definition.start_properties()
+            run.log.add("run.started", None, run.start)
+        else:
+            times = run.history.resumptions + 1
+            run.log.add("run.resumed", None, {"owner": owner, "previous_status": run.status, "resumption": times})
+        if changed is not None:
+            body = {"kind": changed.kind, "name": changed.name, "body": changed.body()}
+            run.log.add("run.definition_changed", None, {"definition": body})
+        run.change_status("running")
+        run.log.commit_soon()
+
+    async def _drive(self, run: Run, definition: Definition) -> RunResult:
+        self._active[run.run_id] = run
+        self._watch()
+        run.task = asyncio.get_running_loop().create_task(definition.interpret(Scope(run, Frame(run), "")))
+        try:
+            outcome = await run.task
+        except asyncio.CancelledError:
+            return self._stopped(run)
+        except StepFailed as error:
+            return self._settle(run, Outcome("failed", "workflow_error", error.failure))
+        except Exception as error:
+            self._left(run, error)
+            raise
+        else:
+            return self._settle(run, outcome)
+        finally:
+            del self._active[run.run_id]
+
+    def _broken(self, run: Run, error: BaseException) -> None:
+        run.fail(error)
+        if run.task is not None:
+            run.task.cancel()
+
+    # Ending
+
+    def _settle(self, run: Run, outcome: Outcome) -> RunResult:
+        """Record the outcome; a settled run never changes."""
+        now = self.clock.now_ms()
+        started = run.row.started_at or run.row.created_at
+        properties: dict[str, JSON] = {
+            "status": outcome.status,
+            "reason": outcome.reason,
+            "duration_ms": now - started,
+            "failure": msgspec.to_builtins(outcome.failure) if outcome.failure else None,
+            "output": run.checked(outcome.output, "output"),
+        }
+        properties |= run.checked(outcome.properties, "properties")  # type: ignore[arg-type,operator]
+        record = _shown(run.row.record) | {"duration_ms": now - started, "reason": outcome.reason}
+        if outcome.failure is not None:
+            record["failure"] = outcome.failure.message
+        name = {"failed": "run.failed", "cancelled": "run.cancelled"}.get(outcome.status, "run.completed")
+        run.change_status(outcome.status)
+        run.log.add(name, None, properties)
+        run.log.settle(Settlement(outcome.status, now, encode(record).decode()))
+        run.log.commit()
+        run.log.flush()
+        return RunResult(run.run_id, outcome.status, outcome, outcome.reason)
+
+    def _stopped(self, run: Run) -> RunResult:
+        """What becomes of a run whose interpretation was stopped."""
+        if run.fatal is not None:
+            raise run.fatal
+        if run.log.broken is not None:
+            raise run.log.broken
+        stop = run.stop or run.parent_stop or "interrupted"
+        if stop == "cancelled":
+            reason = run.stop_reason or "cancelled"
+            self._settle(run, Outcome("cancelled", "cancelled", Failure(reason, "canceled", code="cancelled")))
+            return RunResult(run.run_id, "cancelled", None, reason)
+        if stop == "parked" and run.status == "waiting":
+            run.log.release()
+        else:
+            self._pause(run, run.stop_reason or stop)
+        run.log.commit()
+        run.log.flush()
+        result = RunResult(run.run_id, run.status, None, run.stop_reason)
+        if stop == "interrupted":
+            raise asyncio.CancelledError
+        return result
+
+    def _left(self, run: Run, error: Exception) -> None:
+        """An error outside of any step: the run pauses where it is, and resuming goes on there."""
+        if run.log.broken is not None:
+            return
+        code = error.code if isinstance(error, PerdureError) else "interpreter_error"
+        text = str(error) if isinstance(error, PerdureError) else f"{type(error).__name__}: {error}"
+        with suppress(PerdureError):
+            run.log.add("run.notice", None, {"level": "error", "code": code, "message": text})
+            self._pause(run, text)
+            run.log.commit()
+            run.log.flush()
+
+    def _pause(self, run: Run, reason: str) -> None:
+        run.change_status("paused")
+        run.log.add("run.paused", None, {"reason": reason})
+        run.log.release()
+
+    def _settled_result(self, row: RunRow) -> RunResult:
+        last = self.store.last_event(row.no)
+        properties = decode(last.body) if last is not None else {}
+        assert isinstance(properties, dict)
+        failure = properties.get("failure")
+        outcome = Outcome(
+            row.status,  # type: ignore[arg-type]
+            properties.get("reason"),  # type: ignore[arg-type]
+            msgspec.convert(failure, Failure) if failure else None,
+            large.resolve(properties.get("output"), self.blobs),
+        )
+        return RunResult(row.run_id, row.status, outcome, outcome.reason)
+
+    # What people ask
+
+    def answer(self, question_id: str, answer: Answer) -> bool:
+        """Record an answer for whoever waits. False when it was answered before: the first answer counts."""
+        text = encode(answer)
+        if self.mask is not None:
+            text = self.mask.mask(text)
+        return self.store.answer(question_id, text.decode(), self.clock.now_ms())
+
+    def look_for_answer(self, run: Run, question_id: str) -> None:
+        """Let the run go on if its question was answered, by whomever."""
+        waiting = run.questions.get(question_id)
+        if waiting is None or waiting.done():
+            return
+        row = self.store.find_question(question_id)
+        if row is not None and row.answer is not None:
+            waiting.set_result(row.answer)
+
+    def _watch(self) -> None:
+        """Look, ten times a second, whether another process has asked or answered something."""
+        if self._watching is None:
+            self._marker = 0
+            self._watching = asyncio.get_running_loop().call_later(WATCH_S, self._look)
+
+    def _look(self) -> None:
+        self._watching = None
+        if not self._active:
+            return
+        try:
+            marker = self.store.change_marker()
+            if marker != self._marker:
+                self._marker = marker
+                for run in list(self._active.values()):
+                    self._look_at(run)
+        except PerdureError as error:
+            for run in list(self._active.values()):
+                self._broken(run, error)
+            return
+        self._watching = asyncio.get_running_loop().call_later(WATCH_S, self._look)
+
+    def _look_at(self, run: Run) -> None:
+        for question_id in list(run.questions):
+            self.look_for_answer(run, question_id)
+        for request in self.store.open_requests(run.row.no):
+            body = decode(request.body)
+            assert isinstance(body, dict)
+            run.log.take_request(request.id)
+            run.log.add(f"run.{request.kind}_requested", None, body)
+            run.log.commit_soon()
+            if request.kind == "cancel":
+                run.halt("cancelled", str(body.get("reason") or "cancelled on request"))
+            elif request.kind == "pause":
+                run.pausing = str(body.get("reason") or "paused on request")
+                run.may_be_idle()
+            elif request.kind == "steer":
+                run.steering.append(str(body.get("text", "")))
+
+    # Reading back
+
+    def _find(self, run_id: str) -> RunRow:
+        row = self.store.find_run(run_id)
+        if row is None:
+            raise NotFound(f"There is no run {run_id}.", hint="`perdure ps -a` lists all runs.")
+        return row
+
+    def _recorded(self, created: Event, key: str) -> JSON:
+        return large.resolve(created.properties.get(key), self.blobs)
+
+    def _recorded_definition(self, events: Sequence[Event]) -> Definition:
+        """The definition that the run was made with, or went on with last."""
+        source = events[0]
+        for event in events:
+            if event.event == "run.definition_changed":
+                source = event
+        found = self._recorded(source, "definition")
+        assert isinstance(found, dict)
+        return definitions.load(str(found["kind"]), found["body"])  # type: ignore[arg-type]
+
+
+def _shown(record: str) -> dict[str, JSON]:
+    value = decode(record)
+    return value if isinstance(value, dict) else {}

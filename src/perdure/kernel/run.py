@@ -1,0 +1,188 @@
+"""One run while it is executed here: its log, its history, and what makes it wait or stop."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Literal
+
+from perdure.base import jsonvalue
+from perdure.base.jsonvalue import JSON
+from perdure.kernel import large
+from perdure.kernel.lifecycle import check_transition
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from perdure.base.clock import Clock
+    from perdure.kernel.engine import Engine
+    from perdure.kernel.history import History
+    from perdure.kernel.interviewer import Interviewer
+    from perdure.kernel.large import BlobStore
+    from perdure.kernel.runlog import Mask, RunLog
+    from perdure.store.records import RunRow
+
+Stop = Literal["parked", "paused", "cancelled", "interrupted"]
+
+
+class Run:
+    """The state that all contexts of one executed run share.
+
+    `executing` counts the places where the run is at work: the interpreter and each operation, less those that wait for steps
+    inside them. At zero everything waits for something outside, and the run may park.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        row: RunRow,
+        log: RunLog,
+        history: History,
+        *,
+        input: JSON,
+        parent: Frame | None,
+        interviewers: Sequence[Interviewer],
+        accept_changes: bool,
+    ) -> None:
+        self.engine = engine
+        self.row = row
+        self.run_id = row.run_id
+        self.run_dir = row.run_dir
+        self.log = log
+        self.history = history
+        self.input = input
+        self.status = row.status
+        self.local: Any = None
+        self.start: dict[str, JSON] = history.start or {}
+        self.task: asyncio.Task[Any] | None = None
+        self.stop: Stop | None = None
+        self.stop_reason: str | None = None
+        self.pausing: str | None = None
+        self.fatal: BaseException | None = None
+        self.executing = 1
+        self.timers = 0
+        self.questions: dict[str, asyncio.Future[str]] = {}
+        self.steering: list[str] = []
+        self.interviewers = interviewers
+        self.accept_changes = accept_changes
+        self._parent = parent
+        self._parent_waits = False
+        self._idle_check_due = False
+
+    @property
+    def clock(self) -> Clock:
+        return self.engine.clock
+
+    @property
+    def parent_stop(self) -> Stop | None:
+        """Why the parent run stops, when this is a child."""
+        return self._parent.stop if self._parent is not None else None
+
+    @property
+    def mask(self) -> Mask | None:
+        return self.engine.mask
+
+    @property
+    def blobs(self) -> BlobStore:
+        return self.engine.blobs
+
+    def checked(self, value: JSON, path: str) -> JSON:
+        """The value as it will be recorded: JSON, and without secrets, so that a replay sees just the same."""
+        jsonvalue.check(value, path)
+        if self.mask is None or value is None:
+            return value
+        text = jsonvalue.encode(value)
+        masked = self.mask.mask(text)
+        return value if masked == text else jsonvalue.decode(masked)
+
+    def resolve(self, properties: dict[str, JSON], key: str) -> JSON:
+        """A recorded property, read from its blob when it lies in one."""
+        return large.resolve(properties.get(key), self.blobs)
+
+    def change_status(self, status: str) -> None:
+        """A new status with the next commit."""
+        check_transition(self.run_id, self.status, status)
+        self.status = status
+        self.log.set_status(status)
+
+    def fail(self, error: BaseException) -> None:
+        """Remember an error of the engine itself, which no step may take for its own failure."""
+        if self.fatal is None:
+            self.fatal = error
+
+    def halt(self, stop: Stop, reason: str | None = None) -> None:
+        """Stop interpreting: what was begun and not finished is interrupted."""
+        if self.stop is None and self.task is not None:
+            self.stop = stop
+            self.stop_reason = reason
+            self.task.cancel()
+
+    # Waiting
+
+    def may_be_idle(self) -> None:
+        """Look, when this turn of the event loop is over, whether everything waits."""
+        if not self._idle_check_due:
+            self._idle_check_due = True
+            asyncio.get_running_loop().call_soon(self._check_idle)
+
+    def _check_idle(self) -> None:
+        self._idle_check_due = False
+        if self.executing > 0 or self.stop is not None:
+            return
+        if self.pausing is not None:
+            self.halt("paused", self.pausing)
+            return
+        if self.status == "running" and (self.questions or self.timers):
+            self.log.add("run.waiting", None, {"questions": list(self.questions)})
+            self.change_status("waiting")
+            if not self.log.commit_late():
+                return
+            self.log.flush()
+        if self.questions and not self.timers and self.engine.park and not self._can_be_answered_here():
+            self.halt("parked")
+            return
+        if self._parent is not None and not self._parent_waits:
+            self._parent_waits = True
+            self._parent.wait_begins()
+
+    def _can_be_answered_here(self) -> bool:
+        return any(interviewer.is_present for interviewer in self.interviewers)
+
+    def is_at_work(self) -> None:
+        """A wait is over."""
+        if self._parent_waits and self._parent is not None:
+            self._parent_waits = False
+            self._parent.wait_ends()
+        if self.status == "waiting" and self.stop is None:
+            self.log.add("run.running", None, {})
+            self.change_status("running")
+
+
+class Frame:
+    """A place where a run is at work: its interpreter, or one operation."""
+
+    __slots__ = ("_run", "_waits")
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._waits = 0
+
+    @property
+    def stop(self) -> Stop | None:
+        """Why the run of this place stops."""
+        return self._run.stop or self._run.parent_stop
+
+    def wait_begins(self) -> None:
+        """This place waits for a step inside it, a question or a time; several may be waited for at once."""
+        if self._waits == 0:
+            self._run.executing -= 1
+            if self._run.executing <= 0:
+                self._run.may_be_idle()
+        self._waits += 1
+
+    def wait_ends(self) -> None:
+        """One wait is over."""
+        self._waits -= 1
+        if self._waits == 0:
+            if self._run.executing <= 0:
+                self._run.is_at_work()
+            self._run.executing += 1

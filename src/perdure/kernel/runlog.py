@@ -1,0 +1,210 @@
+"""The log of one run as its owner writes it: events gather, then go into one commit, then subscribers hear of them.
+
+While the run has one strand, a commit is made at once. With several strands, all that became ready in one turn of the event
+loop share a commit, and with it the fsync.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from perdure.base import ids
+from perdure.base.clock import Clock
+from perdure.base.errors import PerdureError
+from perdure.base.jsonvalue import JSON, encode
+from perdure.kernel import large
+from perdure.kernel.events import Event
+from perdure.kernel.large import BlobStore
+from perdure.kernel.subscriber import Subscriber
+from perdure.store.protocol import Store
+from perdure.store.records import Change, Claim, EventRow, Settlement
+
+MAX_BODY = 64 * 1024
+
+
+class Mask(Protocol):
+    """Replaces secrets in bytes that are about to be written."""
+
+    def mask(self, text: bytes) -> bytes:
+        """The text without secrets."""
+
+
+class LogBroken(PerdureError):
+    """A commit failed, so nothing more may happen in this run in this process."""
+
+    code = "state_not_saved"
+
+
+class RunLog:
+    """Writes one run's events. `strands` is how many of its branches may be ready at the same time."""
+
+    def __init__(
+        self,
+        store: Store,
+        claim: Claim,
+        *,
+        last_seq: int,
+        subscribers: Sequence[Subscriber],
+        mask: Mask | None,
+        blobs: BlobStore,
+        clock: Clock,
+    ) -> None:
+        self.run_id = claim.run_id
+        self.strands = 1
+        self.broken: BaseException | None = None
+        self.on_broken: Callable[[BaseException], None] = lambda _error: None
+        self.last_event_at = clock.monotonic_ms()
+        self._store = store
+        self._claim = claim
+        self._seq = last_seq
+        self._subscribers = subscribers
+        self._mask = mask
+        self._blobs = blobs
+        self._clock = clock
+        self._pending: list[Event] = []
+        self._change = _ChangeInProgress()
+        self._waiters: list[asyncio.Future[None]] = []
+        self._flush_due = False
+
+    def add(self, event: str, step: str | None, properties: dict[str, JSON]) -> None:
+        """An event for the next commit. Its values must have been checked to be JSON."""
+        body = encode(properties)
+        if self._mask is not None:
+            body = self._mask.mask(body)
+        if len(body) > MAX_BODY:
+            body = large.offload(body, self._blobs, MAX_BODY)
+        self._seq += 1
+        now = self._clock.now_ms()
+        self._pending.append(Event(ids.new_uuid7(now), now, self.run_id, self._seq, event, step, body))
+
+    def set_status(self, status: str) -> None:
+        """The run's status from the next commit on."""
+        self._change.status = status
+
+    def settle(self, settlement: Settlement) -> None:
+        """The run ends with the next commit."""
+        self._change.settled = settlement
+
+    def open_question(self, question_id: str, step: str, question: str) -> None:
+        """Others can see and answer the question from the next commit on."""
+        self._change.open_questions.append((question_id, step, self._clock.now_ms(), question))
+
+    def close_question(self, question_id: str) -> None:
+        """Nobody waits for the answer any more, from the next commit on."""
+        self._change.close_questions.append(question_id)
+
+    def take_request(self, request_id: int) -> None:
+        """The request counts as seen from the next commit on."""
+        self._change.taken_requests.append(request_id)
+
+    def release(self) -> None:
+        """Nobody owns the run any more, from the next commit on."""
+        self._change.release = True
+
+    def commit(self) -> None:
+        """Make everything that was added durable, now. Raises `LogBroken` after a commit has failed once."""
+        if self.broken is not None:
+            raise LogBroken(f"Run {self.run_id} stopped because its log could not be written.") from self.broken
+        events, self._pending = self._pending, []
+        change = self._change.taken(self._clock)
+        if not events and change is None:
+            return
+        try:
+            self._store.append(self._claim, events, change)  # type: ignore[arg-type]
+            self.last_event_at = self._clock.monotonic_ms()
+            for subscriber in self._subscribers:
+                subscriber.committed(events)
+        except BaseException as error:
+            self.broken = error
+            raise
+
+    async def committed(self) -> None:
+        """Return when everything that was added so far is durable."""
+        if self.strands <= 1:
+            self.commit()
+            return
+        loop = asyncio.get_running_loop()
+        waiter = loop.create_future()
+        if not self._waiters:
+            loop.call_soon(self._commit_group)
+        self._waiters.append(waiter)
+        await waiter
+
+    def commit_soon(self) -> None:
+        """Make what was added durable in this turn of the event loop, unless a commit comes first."""
+        if not self._flush_due:
+            self._flush_due = True
+            asyncio.get_running_loop().call_soon(self.commit_late)
+
+    def flush(self) -> None:
+        """Let the subscribers write what they put off."""
+        for subscriber in self._subscribers:
+            subscriber.flush()
+
+    def _commit_group(self) -> None:
+        waiters, self._waiters = self._waiters, []
+        failure: BaseException | None = None
+        try:
+            self.commit()
+        except BaseException as error:  # noqa: BLE001 - handed to everyone who waits for this commit
+            failure = error
+        for waiter in waiters:
+            if waiter.done():
+                continue
+            if failure is None:
+                waiter.set_result(None)
+            else:
+                waiter.set_exception(failure)
+
+    def commit_late(self) -> bool:
+        """Commit from a callback of the event loop, where nobody takes an error: `on_broken` hears of it."""
+        self._flush_due = False
+        if self.broken is not None:
+            return False
+        try:
+            self.commit()
+        except Exception as error:  # noqa: BLE001 - `on_broken` stops the run with it
+            self.on_broken(error)
+            return False
+        return True
+
+
+class _ChangeInProgress:
+    """What goes with the next commit besides events."""
+
+    __slots__ = ("close_questions", "open_questions", "release", "settled", "status", "taken_requests")
+
+    def __init__(self) -> None:
+        self._clear()
+
+    def _clear(self) -> None:
+        self.status: str | None = None
+        self.settled: Settlement | None = None
+        self.open_questions: list[tuple[str, str, int, str]] = []
+        self.close_questions: list[str] = []
+        self.taken_requests: list[int] = []
+        self.release = False
+
+    def taken(self, clock: Clock) -> Change | None:
+        """The change for a commit, None when there is none; begins a new one."""
+        empty = not (self.status or self.settled or self.open_questions or self.close_questions)
+        if empty and not self.taken_requests and not self.release:
+            return None
+        change = Change(
+            status=self.status,
+            at=clock.now_ms(),
+            settled=self.settled,
+            open_questions=tuple(self.open_questions),
+            close_questions=tuple(self.close_questions),
+            taken_requests=tuple(self.taken_requests),
+            release=self.release,
+        )
+        self._clear()
+        return change
+
+
+def event_of(run_id: str, row: EventRow) -> Event:
+    """An event as the kernel speaks of it, from its row."""
+    return Event(row.id, row.ts, run_id, row.seq, row.event, row.step, row.body)
+
+

@@ -1,0 +1,268 @@
+"""The contexts that interpreters and operations get: where a step's id comes from, and the one path by which it is answered."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from perdure.base.errors import Refused
+from perdure.base.jsonvalue import JSON, decode, digest
+from perdure.kernel import large, stepping, waiting
+from perdure.kernel.operation import StepFailed, find_operation
+from perdure.kernel.retry import NO_RETRY, Retry
+from perdure.kernel.stepping import failure_of
+from perdure.kernel.waiting import replayed_answer
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from perdure.kernel.context import OnInterrupt
+    from perdure.kernel.definition import Definition
+    from perdure.kernel.history import StepRecord
+    from perdure.kernel.outcome import Outcome
+    from perdure.kernel.question import Answer, Question
+    from perdure.kernel.run import Frame, Run
+
+T = TypeVar("T")
+
+
+class ReplayDiverged(Refused):
+    """The log has another step in the place of this one, so its result may not be used."""
+
+    code = "replay_diverged"
+
+
+class Scope:
+    """A place in the tree of steps. See `context.RunContext`."""
+
+    __slots__ = ("_emitted", "_frame", "_prefix", "_run", "_visits", "path")
+
+    def __init__(self, run: Run, frame: Frame, path: str) -> None:
+        self.path = path
+        self._prefix = f"{path}/" if path else ""
+        self._run = run
+        self._frame = frame
+        self._visits: dict[str, int] = {}
+        self._emitted: dict[str, int] = {}
+
+    @property
+    def run_id(self) -> str:
+        return self._run.run_id
+
+    @property
+    def run_dir(self) -> str:
+        return self._run.run_dir
+
+    @property
+    def input(self) -> JSON:
+        return self._run.input
+
+    @property
+    def start(self) -> dict[str, JSON]:
+        return self._run.start
+
+    @property
+    def local(self) -> Any:
+        return self._run.local
+
+    @local.setter
+    def local(self, value: Any) -> None:
+        self._run.local = value
+
+    # Identity
+
+    def _enter(self, name: str) -> str:
+        """The id of the next visit of this name here."""
+        visit = self._visits.get(name, 0) + 1
+        self._visits[name] = visit
+        if visit == 1:
+            if not name or "/" in name or "@" in name:
+                raise Refused(f"{name!r} cannot name a step: a name is not empty and has no '/' or '@'.")
+            return self._prefix + name
+        return f"{self._prefix}{name}@{visit}"
+
+    def scope(self, name: str) -> Scope:
+        return Scope(self._run, self._frame, self._enter(name))
+
+    # Steps
+
+    async def step(
+        self,
+        name: str,
+        operation: str,
+        input: JSON = None,
+        *,
+        retry: Retry = NO_RETRY,
+        on_interrupt: OnInterrupt = "rerun",
+        properties: dict[str, JSON] | None = None,
+    ) -> JSON:
+        run = self._run
+        step_id = self._enter(name)
+        if input is not None:
+            input = run.checked(input, "input")
+        input_digest = digest([operation, input])
+        record = run.history.steps.get(step_id)
+        if record is not None:
+            self._check_same(step_id, operation, input_digest, record)
+            if record.end is not None:
+                return self._replayed(step_id, record)
+        if run.pausing is not None:
+            await waiting.for_ever(self._frame)
+        plan = stepping.Plan(
+            step_id, find_operation(operation), input, input_digest, retry, on_interrupt, properties or {}
+        )
+        return await stepping.execute(run, self._frame, plan, record)
+
+    def _check_same(self, step_id: str, operation: str, input_digest: str, record: StepRecord) -> None:
+        if record.operation == operation and record.input_digest == input_digest:
+            return
+        run = self._run
+        if run.accept_changes:
+            self.emit("run.change_accepted", {"step_id": step_id, "recorded": record.operation, "now": operation})
+            return
+        error = ReplayDiverged(
+            f"Run {run.run_id}: the log has at step {step_id!r} operation {record.operation!r} with input digest "
+            f"{record.input_digest}; the definition now asks for {operation!r} with {input_digest}.",
+            hint="Go on with what was recorded by `perdure resume --accept-changes`, or fork the run.",
+        )
+        run.fail(error)
+        raise error
+
+    def _replayed(self, step_id: str, record: StepRecord) -> JSON:
+        properties: dict[str, JSON] = decode(record.body)  # type: ignore[assignment]
+        result = self._run.resolve(properties, "result")
+        if record.end == "failed":
+            raise StepFailed(step_id, failure_of(properties), result)
+        return result
+
+    # Waiting
+
+    async def ask(self, name: str, question: Question) -> Answer:
+        step_id = self._enter(name)
+        input_digest = waiting.question_digest(question)
+        record = self._run.history.steps.get(step_id)
+        if record is not None:
+            self._check_same(step_id, "kernel.ask", input_digest, record)
+            if record.end is not None:
+                return replayed_answer(record)
+        return await waiting.ask(self._run, self._frame, step_id, question, input_digest, record)
+
+    async def sleep(self, name: str, duration_ms: int) -> None:
+        step_id = self._enter(name)
+        input_digest = digest(["kernel.sleep", duration_ms])
+        record = self._run.history.steps.get(step_id)
+        if record is not None:
+            self._check_same(step_id, "kernel.sleep", input_digest, record)
+            if record.end is not None:
+                return
+        await waiting.sleep(self._run, self._frame, step_id, duration_ms, input_digest, record)
+
+    async def child(
+        self, name: str, definition: Definition, input: JSON = None, *, run_dir: str | None = None
+    ) -> Outcome:
+        from perdure.kernel import children
+
+        step_id = self._enter(name)
+        input = self._run.checked(input, "input")
+        input_digest = digest(["kernel.child", definition.kind, definition.name, input])
+        record = self._run.history.steps.get(step_id)
+        if record is not None:
+            self._check_same(step_id, "kernel.child", input_digest, record)
+            if record.end is not None:
+                return children.replayed_outcome(self._run, record)
+        request = children.ChildRequest(step_id, definition, input, input_digest, run_dir)
+        return await children.execute(self._run, self._frame, request, record)
+
+    async def now_ms(self) -> int:
+        return int(await self._reading("+now", "kernel.now", self._run.clock.now_ms))  # type: ignore[arg-type]
+
+    async def random(self) -> float:
+        return float(await self._reading("+random", "kernel.random", self._run.engine.random))  # type: ignore[arg-type]
+
+    async def _reading(self, name: str, operation: str, read: Callable[[], JSON]) -> JSON:
+        """A value from outside, recorded by one event."""
+        step_id = self._enter(name)
+        record = self._run.history.steps.get(step_id)
+        input_digest = digest([operation, None])
+        if record is not None and record.end is not None:
+            self._check_same(step_id, operation, input_digest, record)
+            return self._replayed(step_id, record)
+        value = read()
+        log = self._run.log
+        log.add("step.completed", step_id, {"operation": operation, "input_digest": input_digest, "result": value})
+        await log.committed()
+        return value
+
+    # Concurrency
+
+    async def gather(self, branches: Sequence[Callable[[], Awaitable[T]]], limit: int | None = None) -> list[T]:
+        if not branches:
+            return []
+        count = min(limit or len(branches), len(branches))
+        results: list[Any] = [None] * len(branches)
+        turn = iter(enumerate(branches))
+
+        async def worker() -> None:
+            for index, branch in turn:
+                results[index] = await branch()
+
+        self._run.log.strands += count - 1
+        try:
+            async with asyncio.TaskGroup() as group:
+                for _ in range(count):
+                    group.create_task(worker())
+        except BaseExceptionGroup as errors:
+            raise _first_error(errors) from errors
+        finally:
+            self._run.log.strands -= count - 1
+        return results
+
+    # History that is no step
+
+    def emit(self, event: str, properties: dict[str, JSON] | None = None, *, again: bool = False) -> None:
+        run = self._run
+        if not again:
+            count = self._emitted.get(event, 0) + 1
+            self._emitted[event] = count
+            if len(run.history.emitted.get((self.path, event), ())) >= count:
+                return
+        values = properties or {}
+        run.log.add(event, self.path or None, run.checked(values, event))  # type: ignore[arg-type]
+        run.log.commit_soon()
+
+    async def flush(self) -> None:
+        """Return when all that was emitted is durable."""
+        await self._run.log.committed()
+
+    def recorded(self, event: str) -> list[dict[str, JSON]]:
+        """The properties of the events of that name that earlier owners wrote in this scope, oldest first."""
+        return [found.properties for found in self._run.history.emitted.get((self.path, event), ())]
+
+    def take_steering(self) -> list[str]:
+        """What people said to the run since this was last asked."""
+        taken, self._run.steering = self._run.steering, []
+        return taken
+
+
+class OperationScope(Scope):
+    """What an operation gets. See `context.OperationContext`."""
+
+    __slots__ = ("attempt", "max_attempts", "step_id", "was_interrupted")
+
+    def __init__(
+        self, run: Run, frame: Frame, step_id: str, attempt: int, max_attempts: int, was_interrupted: bool
+    ) -> None:
+        super().__init__(run, frame, step_id if attempt == 1 else f"{step_id}/attempt-{attempt}")
+        self.step_id = step_id
+        self.attempt = attempt
+        self.max_attempts = max_attempts
+        self.was_interrupted = was_interrupted
+
+    def keep_text(self, path: str) -> JSON:
+        return large.keep_file(path, self._run.blobs)
+
+
+def _first_error(errors: BaseExceptionGroup[BaseException]) -> BaseException:
+    """The error that ended the group, out of the nest of groups."""
+    first = errors.exceptions[0]
+    return _first_error(first) if isinstance(first, BaseExceptionGroup) else first
