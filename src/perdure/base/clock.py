@@ -24,18 +24,18 @@ class SystemClock:
         return time.monotonic_ns() / 1_000_000
 
 
-_second = -1
-_second_text = ""
+_last_second = (-1, "")
 
 
 def rfc3339(ms: int) -> str:
     """Epoch milliseconds as RFC 3339 in UTC with milliseconds: `2026-03-07T09:30:00.125Z`."""
-    global _second, _second_text
+    global _last_second
     second, rest = divmod(ms, 1000)
-    if second != _second:
-        _second_text = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second))
-        _second = second
-    return f"{_second_text}.{rest:03d}Z"
+    known, text = _last_second
+    if second != known:
+        text = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second))
+        _last_second = (second, text)
+    return f"{text}.{rest:03d}Z"
 
 
 def parse_rfc3339(text: str) -> int:

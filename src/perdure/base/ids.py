@@ -11,6 +11,35 @@ _CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 _PAIRS = tuple(a + b for a in _CROCKFORD for b in _CROCKFORD)
 
 
+class _Random:
+    """The system's randomness, asked for in larger pieces: the call costs more than the bytes."""
+
+    __slots__ = ("_at", "_pool")
+
+    def __init__(self) -> None:
+        self._pool = b""
+        self._at = 0
+
+    def take(self, count: int) -> int:
+        """So many random bytes, as a number. A forked child must not use its parent's: see `os.register_at_fork` below."""
+        end = self._at + count
+        if end > len(self._pool):
+            self._pool = os.urandom(4096)
+            self._at, end = 0, count
+        taken = self._pool[self._at : end]
+        self._at = end
+        return int.from_bytes(taken, "big")
+
+    def forget(self) -> None:
+        """Throw the rest of the pool away."""
+        self._pool = b""
+
+
+_random = _Random()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_random.forget)
+
+
 class _Monotonic:
     """The last 128-bit value given out: milliseconds above, randomness below, never going back."""
 
@@ -24,9 +53,9 @@ class _Monotonic:
         last = self._last
         if now_ms <= last >> self._random_bits:
             # A step of at most 2^32 keeps the order and leaves the next value hard to guess.
-            value = last + 1 + int.from_bytes(os.urandom(4), "big")
+            value = last + 1 + _random.take(4)
         else:
-            random = int.from_bytes(os.urandom(10), "big") >> (80 - self._random_bits)
+            random = _random.take(10) >> (80 - self._random_bits)
             value = now_ms << self._random_bits | random
         self._last = value
         return value

@@ -33,16 +33,16 @@ class Event(msgspec.Struct, frozen=True):
 
     def line(self) -> bytes:
         """The event as one line of `progress.jsonl`, with its newline."""
-        step = b'"step":%b,' % msgspec.json.encode(self.step) if self.step is not None else b""
-        return b'{"id":"%b","ts":"%b","run_id":"%b","seq":%d,"event":"%b",%b"properties":%b}\n' % (
-            ids.uuid_text(self.id).encode(),
-            rfc3339(self.ts).encode(),
-            self.run_id.encode(),
-            self.seq,
-            self.event.encode(),
-            step,
-            self.body,
+        step = f'"step":{_text(self.step)},' if self.step is not None else ""
+        head = (
+            f'{{"id":"{ids.uuid_text(self.id)}","ts":"{rfc3339(self.ts)}","run_id":"{self.run_id}",'
+            f'"seq":{self.seq},"event":"{self.event}",{step}"properties":'
         )
+        return b"%b%b}\n" % (head.encode(), self.body)
+
+
+def _text(value: str) -> str:
+    return msgspec.json.encode(value).decode()
 
 
 class _Envelope(msgspec.Struct):

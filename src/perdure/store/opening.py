@@ -47,8 +47,8 @@ def open_database(path: str, *, durability: str) -> apsw.Connection:
                 _switch_to_wal(db)
                 _upgrade(db, path)
             db.execute(f"pragma synchronous = {'full' if durability == 'full' else 'normal'}")
-            # A checkpoint costs two fsyncs: fewer of them, and the log file is kept because a recycled one commits faster.
-            db.execute("pragma wal_autocheckpoint = 4000")
+            # The log file is kept: to write over a recycled one costs half of growing a new one.
+            db.execute("pragma wal_autocheckpoint = 1000")
             keep = array("i", [1])
             db.file_control("main", apsw.SQLITE_FCNTL_PERSIST_WAL, keep.buffer_info()[0])
         except BaseException:

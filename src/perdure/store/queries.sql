@@ -58,19 +58,17 @@ update runs set run_dir = ? where id = ?
 
 -- name: insert_event
 -- One event of the log. The key refuses a second event with the same number.
-insert into events (run, seq, id, ts, event, step, body) values (?, ?, ?, ?, ?, ?, ?)
+insert into events (key, id, ts, event, step, body) values (?, ?, ?, ?, ?, ?)
 
 -- name: events_of
 -- The log of a run, after a number.
-select seq, id, ts, event, step, body from events where run = ? and seq > ? order by seq
-
--- name: last_seq
--- The number of the newest event.
-select coalesce(max(seq), 0) from events where run = ?
+select key & 0xffffffff, id, ts, event, step, body from events
+where key > (?1 << 32) + ?2 and key < ((?1 + 1) << 32) order by key
 
 -- name: last_event
 -- The newest event of a run.
-select seq, id, ts, event, step, body from events where run = ? order by seq desc limit 1
+select key & 0xffffffff, id, ts, event, step, body from events
+where key >= ?1 << 32 and key < ((?1 + 1) << 32) order by key desc limit 1
 
 -- name: open_question
 -- A question that a step asks; asking again keeps the answer that came meanwhile.
@@ -117,7 +115,7 @@ select id, kind, body from requests where run = ? and taken_at is null order by 
 update requests set taken_at = ? where id = ?
 
 -- name: delete_events
-delete from events where run = ?
+delete from events where key >= ?1 << 32 and key < ((?1 + 1) << 32)
 
 -- name: delete_questions
 delete from questions where run = ?

@@ -100,9 +100,7 @@ class SqliteStore:
                         f"Run {claim.run_id} was taken over by another process; nothing more is written here.",
                         hint=f"`perdure show {claim.run_id}` says by whom.",
                     )
-                no = claim.no
-                for row in events:
-                    execute(_INSERT_EVENT, (no, row.seq, row.id, row.ts, row.event, row.step, row.body))
+                self._insert_events(claim.no, events)
                 if change is not None:
                     self._apply(claim, change)
                 execute("commit")
@@ -137,8 +135,9 @@ class SqliteStore:
                 self._execute(SQL[name], (run_no,))
 
     def _insert_events(self, no: int, events: Sequence[EventRow]) -> None:
+        base = no << 32
         for row in events:
-            self._execute(_INSERT_EVENT, (no, row.seq, row.id, row.ts, row.event, row.step, row.body))
+            self._execute(_INSERT_EVENT, (base + row.seq, row.id, row.ts, row.event, row.step, row.body))
 
     def _apply(self, claim: Claim, change: Change) -> None:
         no = claim.no

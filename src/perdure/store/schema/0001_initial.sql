@@ -22,16 +22,15 @@ create table runs (
     record text not null
 );
 
+-- `key` is run * 2^32 + seq: an integer key appends without reordering pages, and refuses a second event with one number.
 create table events (
-    run integer not null,
-    seq integer not null,
+    key integer primary key,
     id blob not null,
     ts integer not null,
     event text not null,
     step text,
-    body blob not null,
-    primary key (run, seq)
-) without rowid;
+    body blob not null
+);
 
 create table questions (
     question_id text primary key,
