@@ -181,7 +181,13 @@ class Engine:
             )
             log.on_broken = lambda error: self._broken(run, error)
             self._begin(run, definition, changed)
-            return await self._drive(run, definition)
+            if parent is None:
+                return await self._drive(run, definition)
+            parent.run.children.add(run)
+            try:
+                return await self._drive(run, definition)
+            finally:
+                parent.run.children.discard(run)
         except BaseException:
             if log is None or log.broken is not None:
                 with suppress(PerdureError):
@@ -276,18 +282,21 @@ class Engine:
         stop = run.stop or run.parent_stop or "interrupted"
         if stop == "cancelled":
             reason = run.stop_reason or "cancelled"
-            self._settle(run, Outcome("cancelled", "cancelled", Failure(reason, "canceled", code="cancelled")))
-            return RunResult(run.run_id, "cancelled", None, reason)
-        if stop == "parked" and run.status == "waiting":
+            result = self._settle(run, Outcome("cancelled", "cancelled", Failure(reason, "canceled", code="cancelled")))
+            if run.stop is None:
+                raise asyncio.CancelledError
+            return result
+        if stop == "parked":
+            if run.status != "waiting":
+                run.wait()
             run.log.release()
         else:
             self._pause(run, run.stop_reason or stop)
         run.log.commit()
         run.log.flush()
-        result = RunResult(run.run_id, run.status, None, run.stop_reason)
-        if stop == "interrupted":
-            raise asyncio.CancelledError
-        return result
+        if run.stop is None:
+            raise asyncio.CancelledError  # whoever awaits this run is being cancelled itself
+        return RunResult(run.run_id, run.status, None, run.stop_reason)
 
     def _left(self, run: Run, error: Exception) -> None:
         """An error outside of any step: the run pauses where it is, and resuming goes on there."""

@@ -62,6 +62,7 @@ class Run:
         self.timers = 0
         self.questions: dict[str, asyncio.Future[str]] = {}
         self.steering: list[str] = []
+        self.children: set[Run] = set()
         self.interviewers = interviewers
         self.accept_changes = accept_changes
         self._parent = parent
@@ -131,18 +132,30 @@ class Run:
         if self.pausing is not None:
             self.halt("paused", self.pausing)
             return
-        if self.status == "running" and (self.questions or self.timers):
-            self.log.add("run.waiting", None, {"questions": list(self.questions)})
-            self.change_status("waiting")
+        if self.status == "running" and (self._has_questions() or self._has_timers()):
+            self.wait()
             if not self.log.commit_late():
                 return
             self.log.flush()
-        if self.questions and not self.timers and self.engine.park and not self._can_be_answered_here():
-            self.halt("parked")
-            return
-        if self._parent is not None and not self._parent_waits:
-            self._parent_waits = True
-            self._parent.wait_begins()
+        if self._parent is not None:
+            # Only the outermost run parks: another of its branches may still be at work.
+            if not self._parent_waits:
+                self._parent_waits = True
+                self._parent.wait_begins()
+        elif self.engine.park and self._has_questions() and not self._has_timers():
+            if not self._can_be_answered_here():
+                self.halt("parked")
+
+    def wait(self) -> None:
+        """The run waits for something outside itself."""
+        self.log.add("run.waiting", None, {"questions": list(self.questions)})
+        self.change_status("waiting")
+
+    def _has_questions(self) -> bool:
+        return bool(self.questions) or any(child._has_questions() for child in self.children)
+
+    def _has_timers(self) -> bool:
+        return self.timers > 0 or any(child._has_timers() for child in self.children)
 
     def _can_be_answered_here(self) -> bool:
         return any(interviewer.is_present for interviewer in self.interviewers)
@@ -165,6 +178,11 @@ class Frame:
     def __init__(self, run: Run) -> None:
         self._run = run
         self._waits = 0
+
+    @property
+    def run(self) -> Run:
+        """The run of this place."""
+        return self._run
 
     @property
     def stop(self) -> Stop | None:
