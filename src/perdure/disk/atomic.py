@@ -51,6 +51,19 @@ def replace(path: str, content: bytes, *, durable: bool, mode: int = 0o600) -> N
     failpoint.after_write("disk.replace")
 
 
+def write_new(path: str, content: bytes, *, mode: int = 0o600) -> None:
+    """A file in a folder that nobody reads yet, in one go. Raises `DiskFull` or `EnvironmentFault`."""
+    failpoint.before_write("disk.write")
+    try:
+        handle = os.open(path, _FLAGS, mode)
+        try:
+            write_all(handle, content)
+        finally:
+            os.close(handle)
+    except OSError as error:
+        raise explained(error, path) from error
+
+
 def write_all(handle: int, content: bytes) -> None:
     """All of the content, however little the system takes at once."""
     written = os.write(handle, content)

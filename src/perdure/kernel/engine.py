@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
@@ -20,7 +20,7 @@ from perdure.kernel.lifecycle import SETTLED
 from perdure.kernel.operation import StepFailed
 from perdure.kernel.outcome import Failure, Outcome
 from perdure.kernel.run import Frame, Run
-from perdure.kernel.runlog import RunLog, event_of
+from perdure.kernel.runlog import Committer, RunLog, event_of
 from perdure.kernel.scope import Scope
 from perdure.store.records import EventRow, NewRun, Settlement
 
@@ -47,6 +47,20 @@ class RunResult(msgspec.Struct, frozen=True):
     status: str
     outcome: Outcome | None = None
     reason: str | None = None
+
+
+class _Made(NamedTuple):
+    """A run whose log and views are at hand."""
+
+    run_id: str
+    claim: Claim
+    events: list[Event]
+    subscribers: Sequence[Subscriber]
+
+    def flush(self) -> None:
+        """Let the views write what they put off."""
+        for subscriber in self.subscribers:
+            subscriber.flush()
 
 
 class Engine:
@@ -76,8 +90,9 @@ class Engine:
         self.random = random.Random(seed).random
         self._subscribers = subscribers
         self._run_dir = run_dir
+        self.committer = Committer(store)
         self._active: dict[str, Run] = {}
-        self._made: dict[str, Sequence[Subscriber]] = {}
+        self._made: dict[str, _Made] = {}
         self._watching: asyncio.TimerHandle | None = None
         self._marker = 0
 
@@ -99,6 +114,41 @@ class Engine:
         `record` is what listings show of it, `properties` join those of `run.created`. Raises `InvalidValue` for an input
         that is not JSON.
         """
+        made = self._make(definition, input, run_id, run_dir, parent, record, properties, owned=False)
+        made.flush()
+        self._made[made.run_id] = made
+        return made.run_id
+
+    async def run(
+        self,
+        definition: Definition,
+        *,
+        input: JSON = None,
+        run_id: str | None = None,
+        run_dir: str | None = None,
+        record: dict[str, JSON] | None = None,
+        properties: dict[str, JSON] | None = None,
+        interviewers: Sequence[Interviewer] = (),
+        on_made: Callable[[str], None] | None = None,
+    ) -> RunResult:
+        """Make a run and execute it, owned by this process from its first commit on. `on_made` hears its id."""
+        made = self._make(definition, input, run_id, run_dir, None, record, properties, owned=True)
+        if on_made is not None:
+            on_made(made.run_id)
+        return await self._execute_made(made, definition, interviewers)
+
+    def _make(
+        self,
+        definition: Definition,
+        input: JSON,
+        run_id: str | None,
+        run_dir: str | None,
+        parent: str | None,
+        record: dict[str, JSON] | None,
+        properties: dict[str, JSON] | None,
+        *,
+        owned: bool,
+    ) -> _Made:
         check(input, "input")
         run_id = run_id or ids.new_ulid()
         now = self.clock.now_ms()
@@ -121,15 +171,14 @@ class Engine:
             created_at=now,
             run_dir=run_dir,
             record=encode(record or {}).decode(),
+            owner=ownership.owner_text(now) if owned else None,
             parent=parent,
         )
-        self.store.insert_run(row, events)
-        subscribers = self._subscribers(run_id, run_dir)
-        for subscriber in subscribers:
-            subscriber.committed([event_of(run_id, event) for event in events])
-            subscriber.flush()
-        self._made[run_id] = subscribers
-        return run_id
+        claim = self.store.insert_run(row, events)
+        made = _Made(run_id, claim, [event_of(run_id, event) for event in events], self._subscribers(run_id, run_dir))
+        for subscriber in made.subscribers:
+            subscriber.committed(made.events)
+        return made
 
     def _first_event(self, run_id: str, now: int, seq: int, name: str, properties: dict[str, JSON]) -> EventRow:
         body = encode(properties)
@@ -161,54 +210,81 @@ class Engine:
         claim = self.store.claim(
             run_id, ownership.owner_text(self.clock.now_ms()), ownership.judge(self._active.__contains__)
         )
-        log: RunLog | None = None
         try:
             row = self._find(run_id)
-            events = [event_of(run_id, each) for each in self.store.read_events(claim.no)]
-            history = History()
-            history.fold(events)
-            definition = changed or self._recorded_definition(events)
-            log = self._open_log(row, claim, events)
-            run = Run(
-                self,
-                row,
-                log,
-                history,
-                input=self._recorded(events[0], "input"),
-                parent=parent,
-                interviewers=interviewers,
-                accept_changes=accept_changes,
-            )
-            log.on_broken = lambda error: self._broken(run, error)
-            self._begin(run, definition, changed)
-            if parent is None:
-                return await self._drive(run, definition)
-            parent.run.children.add(run)
-            try:
-                return await self._drive(run, definition)
-            finally:
-                parent.run.children.discard(run)
+            made = self._made.pop(run_id, None)
+            if made is None:
+                made = self._taken_over(row, claim)
+            definition = changed or self._recorded_definition(made.events)
         except BaseException:
-            if log is None or log.broken is not None:
-                with suppress(PerdureError):
-                    self.store.release(claim)
+            self.store.release(claim)
             raise
+        made = made._replace(claim=claim)
+        return await self._execute(
+            row, made, definition, interviewers, changed=changed, accept_changes=accept_changes, parent=parent
+        )
 
-    def _open_log(self, row: RunRow, claim: Claim, events: Sequence[Event]) -> RunLog:
-        subscribers = self._made.pop(row.run_id, None)
-        if subscribers is None:
-            subscribers = self._subscribers(row.run_id, row.run_dir)
-            for subscriber in subscribers:
-                subscriber.catch_up(events)
-        return RunLog(
-            self.store,
-            claim,
-            last_seq=events[-1].seq,
-            subscribers=subscribers,
+    async def _execute_made(
+        self, made: _Made, definition: Definition, interviewers: Sequence[Interviewer]
+    ) -> RunResult:
+        return await self._execute(self._find(made.run_id), made, definition, interviewers)
+
+    def _taken_over(self, row: RunRow, claim: Claim) -> _Made:
+        """A run that another process has left: its log, and its views brought level."""
+        events = [event_of(row.run_id, each) for each in self.store.read_events(claim.no)]
+        subscribers = self._subscribers(row.run_id, row.run_dir)
+        for subscriber in subscribers:
+            subscriber.catch_up(events)
+        return _Made(row.run_id, claim, events, subscribers)
+
+    async def _execute(
+        self,
+        row: RunRow,
+        made: _Made,
+        definition: Definition,
+        interviewers: Sequence[Interviewer],
+        *,
+        changed: Definition | None = None,
+        accept_changes: bool = False,
+        parent: Frame | None = None,
+    ) -> RunResult:
+        history = History()
+        history.fold(made.events)
+        log = RunLog(
+            self.committer,
+            made.claim,
+            last_seq=made.events[-1].seq,
+            subscribers=made.subscribers,
             mask=self.mask,
             blobs=self.blobs,
             clock=self.clock,
         )
+        run = Run(
+            self,
+            row,
+            log,
+            history,
+            input=self._recorded(made.events[0], "input"),
+            parent=parent,
+            interviewers=interviewers,
+            accept_changes=accept_changes,
+        )
+        log.on_broken = lambda error: self._broken(run, error)
+        if parent is not None:
+            parent.run.children.add(run)
+        self.committer.strands += 1
+        try:
+            self._begin(run, definition, changed)
+            return await self._drive(run, definition)
+        except BaseException:
+            if log.broken is not None:
+                with suppress(PerdureError):
+                    self.store.release(made.claim)
+            raise
+        finally:
+            self.committer.strands -= 1
+            if parent is not None:
+                parent.run.children.discard(run)
 
     def _begin(self, run: Run, definition: Definition, changed: Definition | None) -> None:
         """Say that the run is at work, with the commit of its first step."""

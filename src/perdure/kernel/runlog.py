@@ -1,8 +1,6 @@
-"""The log of one run as its owner writes it: events gather, then go into one commit, then subscribers hear of them.
+"""The log of one run as its owner writes it: events gather, then go into one commit, then subscribers hear of them."""
 
-While the run has one strand, a commit is made at once. With several strands, all that became ready in one turn of the event
-loop share a commit, and with it the fsync.
-"""
+from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -17,7 +15,7 @@ from perdure.kernel.events import Event
 from perdure.kernel.large import BlobStore
 from perdure.kernel.subscriber import Subscriber
 from perdure.store.protocol import Store
-from perdure.store.records import Change, Claim, EventRow, Settlement
+from perdure.store.records import Addition, Change, Claim, EventRow, Settlement
 
 MAX_BODY = 64 * 1024
 
@@ -36,11 +34,11 @@ class LogBroken(PerdureError):
 
 
 class RunLog:
-    """Writes one run's events. `strands` is how many of its branches may be ready at the same time."""
+    """Writes one run's events."""
 
     def __init__(
         self,
-        store: Store,
+        committer: Committer,
         claim: Claim,
         *,
         last_seq: int,
@@ -50,11 +48,10 @@ class RunLog:
         clock: Clock,
     ) -> None:
         self.run_id = claim.run_id
-        self.strands = 1
         self.broken: BaseException | None = None
         self.on_broken: Callable[[BaseException], None] = lambda _error: None
         self.last_event_at = clock.monotonic_ms()
-        self._store = store
+        self._committer = committer
         self._claim = claim
         self._seq = last_seq
         self._subscribers = subscribers
@@ -63,8 +60,7 @@ class RunLog:
         self._clock = clock
         self._pending: list[Event] = []
         self._change = _ChangeInProgress()
-        self._waiters: list[asyncio.Future[None]] = []
-        self._flush_due = False
+        self._commit_due = False
 
     def add(self, event: str, step: str | None, properties: dict[str, JSON]) -> None:
         """An event for the next commit. Its values must have been checked to be JSON."""
@@ -103,62 +99,25 @@ class RunLog:
 
     def commit(self) -> None:
         """Make everything that was added durable, now. Raises `LogBroken` after a commit has failed once."""
-        if self.broken is not None:
-            raise LogBroken(f"Run {self.run_id} stopped because its log could not be written.") from self.broken
-        events, self._pending = self._pending, []
-        change = self._change.taken(self._clock)
-        if not events and change is None:
-            return
-        try:
-            self._store.append(self._claim, events, change)  # type: ignore[arg-type]
-            self.last_event_at = self._clock.monotonic_ms()
-            for subscriber in self._subscribers:
-                subscriber.committed(events)
-        except BaseException as error:
-            self.broken = error
-            raise
+        self._committer.commit([self])
 
     async def committed(self) -> None:
         """Return when everything that was added so far is durable."""
-        if self.strands <= 1:
-            self.commit()
-            return
-        loop = asyncio.get_running_loop()
-        waiter = loop.create_future()
-        if not self._waiters:
-            loop.call_soon(self._commit_group)
-        self._waiters.append(waiter)
-        await waiter
+        committer = self._committer
+        if committer.strands <= 1:
+            committer.commit([self])
+        else:
+            await committer.join(self)
 
     def commit_soon(self) -> None:
         """Make what was added durable in this turn of the event loop, unless a commit comes first."""
-        if not self._flush_due:
-            self._flush_due = True
+        if not self._commit_due:
+            self._commit_due = True
             asyncio.get_running_loop().call_soon(self.commit_late)
-
-    def flush(self) -> None:
-        """Let the subscribers write what they put off."""
-        for subscriber in self._subscribers:
-            subscriber.flush()
-
-    def _commit_group(self) -> None:
-        waiters, self._waiters = self._waiters, []
-        failure: BaseException | None = None
-        try:
-            self.commit()
-        except BaseException as error:  # noqa: BLE001 - handed to everyone who waits for this commit
-            failure = error
-        for waiter in waiters:
-            if waiter.done():
-                continue
-            if failure is None:
-                waiter.set_result(None)
-            else:
-                waiter.set_exception(failure)
 
     def commit_late(self) -> bool:
         """Commit from a callback of the event loop, where nobody takes an error: `on_broken` hears of it."""
-        self._flush_due = False
+        self._commit_due = False
         if self.broken is not None:
             return False
         try:
@@ -167,6 +126,89 @@ class RunLog:
             self.on_broken(error)
             return False
         return True
+
+    def flush(self) -> None:
+        """Let the subscribers write what they put off."""
+        for subscriber in self._subscribers:
+            subscriber.flush()
+
+    def take(self) -> Addition | None:
+        """What is to be committed; None when there is nothing. Raises `LogBroken`."""
+        if self.broken is not None:
+            raise LogBroken(f"Run {self.run_id} stopped because its log could not be written.") from self.broken
+        change = self._change.taken(self._clock)
+        if not self._pending and change is None:
+            return None
+        events, self._pending = self._pending, []
+        return Addition(self._claim, events, change)  # type: ignore[arg-type]
+
+    def told(self, addition: Addition) -> None:
+        """The commit was made: the subscribers hear of it."""
+        self.last_event_at = self._clock.monotonic_ms()
+        try:
+            for subscriber in self._subscribers:
+                subscriber.committed(addition.events)  # type: ignore[arg-type]
+        except BaseException as error:
+            self.broken = error
+            raise
+
+
+class Committer:
+    """Makes commits for all runs of one engine.
+
+    While there is one strand, a commit is made at once. With several (branches of a run, or runs), all that became ready in
+    one turn of the event loop share one commit, and with it the fsync.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self.strands = 0
+        self._store = store
+        self._waiting: list[tuple[RunLog, asyncio.Future[None]]] = []
+
+    def commit(self, logs: Sequence[RunLog]) -> None:
+        """One commit for what these logs have. Raises what went wrong; then those logs are broken."""
+        taken = [(log, addition) for log in logs if (addition := log.take()) is not None]
+        if not taken:
+            return
+        try:
+            refused = self._store.append_all([addition for _log, addition in taken])
+        except BaseException as error:
+            for log, _addition in taken:
+                log.broken = error
+            raise
+        failure: BaseException | None = None
+        for (log, addition), lost in zip(taken, refused, strict=True):
+            if lost is None:
+                log.told(addition)
+            else:
+                log.broken = failure = lost
+        if failure is not None:
+            raise failure
+
+    async def join(self, log: RunLog) -> None:
+        """Wait for the commit that this turn of the event loop ends with."""
+        loop = asyncio.get_running_loop()
+        waiter = loop.create_future()
+        if not self._waiting:
+            loop.call_soon(self._commit_waiting)
+        self._waiting.append((log, waiter))
+        await waiter
+
+    def _commit_waiting(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        failure: BaseException | None = None
+        logs = list(dict.fromkeys(log for log, _waiter in waiting if log.broken is None))
+        try:
+            self.commit(logs)
+        except BaseException as error:  # noqa: BLE001 - handed to everyone whose log it concerns
+            failure = error
+        for log, waiter in waiting:
+            if waiter.done():
+                continue
+            if log.broken is None:
+                waiter.set_result(None)
+            else:
+                waiter.set_exception(failure or LogBroken(f"Run {log.run_id} stopped: its log could not be written."))
 
 
 class _ChangeInProgress:

@@ -206,7 +206,7 @@ class Scope:
             for index, branch in turn:
                 results[index] = await branch()
 
-        self._run.log.strands += count - 1
+        self._run.engine.committer.strands += count - 1
         try:
             async with asyncio.TaskGroup() as group:
                 for _ in range(count):
@@ -214,7 +214,7 @@ class Scope:
         except BaseExceptionGroup as errors:
             raise _first_error(errors) from errors
         finally:
-            self._run.log.strands -= count - 1
+            self._run.engine.committer.strands -= count - 1
         return results
 
     # History that is no step

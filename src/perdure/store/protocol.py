@@ -3,7 +3,17 @@
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from perdure.store.records import Change, Claim, EventRow, NewRun, QuestionRow, RequestRow, RunRow
+from perdure.store.records import (
+    Addition,
+    Change,
+    Claim,
+    ClaimLost,
+    EventRow,
+    NewRun,
+    QuestionRow,
+    RequestRow,
+    RunRow,
+)
 
 
 class Store(Protocol):
@@ -20,6 +30,9 @@ class Store(Protocol):
 
     def append(self, claim: Claim, events: Sequence[EventRow], change: Change | None = None) -> None:
         """Add events to the log, and what belongs with them. All or nothing. Raises `ClaimLost`."""
+
+    def append_all(self, additions: Sequence[Addition]) -> list[ClaimLost | None]:
+        """Add to several logs in one commit. Each is taken whole or, when its claim was lost, refused alone."""
 
     def release(self, claim: Claim) -> None:
         """Own it no more; nothing happens when somebody else does by now."""

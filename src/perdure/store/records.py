@@ -1,5 +1,8 @@
 """What the store keeps, row by row."""
 
+from collections.abc import Sequence
+from typing import NamedTuple
+
 import msgspec
 
 from perdure.base.errors import OwnedElsewhere, Refused
@@ -94,6 +97,14 @@ class Change(msgspec.Struct, frozen=True):
     close_questions: tuple[str, ...] = ()
     taken_requests: tuple[int, ...] = ()
     release: bool = False
+
+
+class Addition(NamedTuple):
+    """What one owner adds to one log."""
+
+    claim: Claim
+    events: Sequence[EventRow]
+    change: Change | None
 
 
 class ClaimLost(OwnedElsewhere):

@@ -11,6 +11,7 @@ from perdure.base.errors import EnvironmentFault, NotFound
 from perdure.store import opening
 from perdure.store.queries import SQL
 from perdure.store.records import (
+    Addition,
     Change,
     Claim,
     ClaimLost,
@@ -90,19 +91,25 @@ class SqliteStore:
         return Claim(row.no, run_id, epoch)
 
     def append(self, claim: Claim, events: Sequence[EventRow], change: Change | None = None) -> None:
+        [refused] = self.append_all([Addition(claim, events, change)])
+        if refused is not None:
+            raise refused
+
+    def append_all(self, additions: Sequence[Addition]) -> list[ClaimLost | None]:
         failpoint.before_write("store.append")
         execute = self._execute
+        refused: list[ClaimLost | None] = []
         try:
             execute("begin immediate")
             try:
-                if execute(_EPOCH_OF, (claim.no,)).get != claim.epoch:
-                    raise ClaimLost(
-                        f"Run {claim.run_id} was taken over by another process; nothing more is written here.",
-                        hint=f"`perdure show {claim.run_id}` says by whom.",
-                    )
-                self._insert_events(claim.no, events)
-                if change is not None:
-                    self._apply(claim, change)
+                for claim, events, change in additions:
+                    if execute(_EPOCH_OF, (claim.no,)).get != claim.epoch:
+                        refused.append(_claim_lost(claim))
+                        continue
+                    refused.append(None)
+                    self._insert_events(claim.no, events)
+                    if change is not None:
+                        self._apply(claim, change)
                 execute("commit")
             except BaseException:
                 if self._db.in_transaction:
@@ -111,6 +118,7 @@ class SqliteStore:
         except apsw.Error as error:
             raise self._explain(error) from error
         failpoint.after_write("store.append")
+        return refused
 
     def release(self, claim: Claim) -> None:
         with self._transaction("store.release"):
@@ -215,6 +223,13 @@ class SqliteStore:
 
     def _explain(self, error: apsw.Error) -> Exception:
         return explain(error, self._path)
+
+
+def _claim_lost(claim: Claim) -> ClaimLost:
+    return ClaimLost(
+        f"Run {claim.run_id} was taken over by another process; nothing more is written here.",
+        hint=f"`perdure show {claim.run_id}` says by whom.",
+    )
 
 
 class _Transaction:

@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from perdure.base import failpoint
 from perdure.base.clock import Clock, SystemClock, rfc3339
 from perdure.base.jsonvalue import JSON, decode
 from perdure.disk import jsonl
-from perdure.disk.atomic import private_folder, replace
+from perdure.disk.atomic import private_folder, replace, write_new
 from perdure.views import checkpoint as checkpoints
 from perdure.views import nodes, records
 from perdure.views.cli_log import log_line
@@ -37,17 +38,23 @@ _LINK_FROM = 1024 * 1024
 
 
 class Files:
-    """Writes the files of one directory; `enabled` is off while old events are folded silently."""
+    """Writes the files of one directory; `enabled` is off while old events are folded silently,
+    `hidden` on while nobody can see the directory."""
 
     def __init__(self, run_dir: str, blobs: Blobs) -> None:
         self.run_dir = run_dir
         self.blobs = blobs
         self.enabled = True
+        self.hidden = False
         self._folders: set[str] = set()
 
     def write(self, name: str, content: bytes) -> None:
         """The file has this content."""
-        if self.enabled:
+        if not self.enabled:
+            return
+        if self.hidden:
+            write_new(self._ready(name), content)
+        else:
             replace(self._ready(name), content, durable=False)
 
     def write_json(self, name: str, value: object) -> None:
@@ -160,14 +167,16 @@ class RunDirectory:
         """A new directory: filled under another name, so that it is there with its first files or not at all."""
         final, hidden = self.run_dir, f"{self.run_dir}.{os.getpid()}.new"
         private_folder(hidden)
-        self.files.run_dir = hidden
+        self.files.run_dir, self.files.hidden = hidden, True
         for event in events:
             self._apply(event)
         progress = jsonl.Appender(f"{hidden}/progress.jsonl", label="views.progress")
         progress.append(b"".join([event.line() for event in events]))
-        progress.close()
+        failpoint.before_write("views.directory")
         os.rename(hidden, final)
-        self.files.run_dir = final
+        failpoint.after_write("views.directory")
+        self._progress = progress
+        self.files.run_dir, self.files.hidden = final, False
         self.files._folders.clear()
 
     # One event

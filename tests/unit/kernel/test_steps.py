@@ -240,17 +240,17 @@ def test_values_over_the_limit_become_blobs_and_come_back_whole(bench: Bench) ->
 def test_a_log_that_cannot_be_written_stops_the_run_before_the_next_step(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    append = bench.store.append
+    append = bench.store.append_all
     commits = 0
 
-    def failing(*arguments: Any) -> None:
+    def failing(*arguments: Any) -> Any:
         nonlocal commits
         commits += 1
         if commits >= 4:
             raise OSError(28, "No space left on device")
-        append(*arguments)
+        return append(*arguments)
 
-    monkeypatch.setattr(bench.store, "append", failing)
+    monkeypatch.setattr(bench.store, "append_all", failing)
     run_id = bench.submit(everything)
     with pytest.raises(OSError, match="No space"):
         bench.execute(run_id)
