@@ -12,6 +12,7 @@ from perdure.base import failpoint
 from perdure.base.errors import EnvironmentFault, Refused
 
 _FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
+_WRITE = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
 _count = 0
 
 
@@ -55,13 +56,14 @@ def write_new(path: str, content: bytes, *, mode: int = 0o600) -> None:
     """A file in a folder that nobody reads yet, in one go. Raises `DiskFull` or `EnvironmentFault`."""
     failpoint.before_write("disk.write")
     try:
-        handle = os.open(path, _FLAGS, mode)
+        handle = os.open(path, _WRITE, mode)
         try:
             write_all(handle, content)
         finally:
             os.close(handle)
     except OSError as error:
         raise explained(error, path) from error
+    failpoint.after_write("disk.write")
 
 
 def write_all(handle: int, content: bytes) -> None:

@@ -438,6 +438,8 @@ class Engine:
                 self._marker = marker
                 for run in list(self._active.values()):
                     self._look_at(run)
+            for run in list(self._active.values()):
+                run.log.flush()
         except PerdureError as error:
             for run in list(self._active.values()):
                 self._broken(run, error)

@@ -231,8 +231,9 @@ class Scope:
         run.log.commit_soon()
 
     async def flush(self) -> None:
-        """Return when all that was emitted is durable."""
+        """Return when all that was emitted is durable, and the views show it."""
         await self._run.log.committed()
+        self._run.log.flush()
 
     def recorded(self, event: str) -> list[dict[str, JSON]]:
         """The properties of the events of that name that earlier owners wrote in this scope, oldest first."""

@@ -4,8 +4,9 @@ Files are written first and the event's line in `progress.jsonl` last, so the la
 files are written. After a kill, `catch_up` folds silently up to it and does the rest. Everything but `worktree/`, answers in
 `runtime/` and captured files can be deleted and is made again.
 
-`live.json` and `cli.log` are put off while events come faster than ten a second, and written at the latest when the run waits
-or ends.
+Events that follow each other within a few milliseconds are written together; nothing is put off longer than the engine's
+next look at its runs (100 ms), or than a wait or the end of the run. A new directory is filled under another name and then
+renamed: it is there with its first files, or not at all.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from perdure.base.clock import Clock, SystemClock, rfc3339
 from perdure.base.jsonvalue import JSON, decode
 from perdure.disk import jsonl
 from perdure.disk.atomic import private_folder, replace, write_new
+from perdure.kernel.lifecycle import SETTLED
 from perdure.views import checkpoint as checkpoints
 from perdure.views import nodes, records
 from perdure.views.cli_log import log_line
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from perdure.disk.blobs import Blobs
     from perdure.kernel.events import Event
 
+TOGETHER_MS = 10
 LIVE_EVERY_MS = 100
 _LINK_FROM = 1024 * 1024
 
@@ -84,6 +87,11 @@ class Files:
             return content.decode("utf-8", "replace") if value.get("form") == "text" else decode(content)
         return value
 
+    def show(self, run_dir: str) -> None:
+        """The directory has its final name now."""
+        self.run_dir, self.hidden = run_dir, False
+        self._folders.clear()
+
     def _ready(self, name: str) -> str:
         path = f"{self.run_dir}/{name}"
         folder = path.rpartition("/")[0]
@@ -120,8 +128,11 @@ class RunDirectory:
         self._durable = durable
         self._clock = clock or SystemClock()
         self._progress: jsonl.Appender | None = None
+        self._waiting: list[Event] = []
+        self._is_new = not os.path.exists(run_dir)
         self._latest: Event | None = None
         self._status = "submitted"
+        self._written_at = 0.0
         self._live_at = -1e9
         self._live_due = False
         self._log_lines: list[bytes] = []
@@ -136,48 +147,51 @@ class RunDirectory:
                 self._apply(event)
         self._log_lines.clear()
         self.files.enabled = True
-        rest = [event for event in events if event.seq > written]
-        if rest:
-            self.committed(rest)
-        elif events:
-            self._live_due = True
+        self._waiting = [event for event in events if event.seq > written]
         self.flush()
 
     def committed(self, events: Sequence[Event]) -> None:
-        fresh = self._progress is None and not os.path.exists(self.run_dir)
-        if fresh:
-            self._begin(events)
-            return
+        if not self._waiting:
+            self._waiting = list(events)
+        else:
+            self._waiting += events
+        if not self._is_new:
+            now = self._clock.monotonic_ms()
+            if now - self._written_at >= TOGETHER_MS:
+                self._write(now)
+
+    def flush(self) -> None:
+        now = self._clock.monotonic_ms()
+        if self._waiting:
+            self._write(now)
+        if self._live_due:
+            self._write_live(now)
+
+    def _write(self, now: float) -> None:
+        """Bring the files level with what was committed."""
+        events, self._waiting = self._waiting, []
+        self._written_at = now
+        hidden = f"{self.run_dir}.{os.getpid()}.new"
+        is_new = self._is_new
+        if is_new:
+            private_folder(hidden)
+            self.files.run_dir, self.files.hidden = hidden, True
         for event in events:
             self._apply(event)
         if self._progress is None:
-            private_folder(self.run_dir)
-            self._progress = jsonl.Appender(f"{self.run_dir}/progress.jsonl", label="views.progress")
+            private_folder(self.files.run_dir)
+            self._progress = jsonl.Appender(f"{self.files.run_dir}/progress.jsonl", label="views.progress")
         self._progress.append(b"".join([event.line() for event in events]))
-        if self._live_due:
-            now = self._clock.monotonic_ms()
-            if now - self._live_at >= LIVE_EVERY_MS:
-                self._write_live(now)
-
-    def flush(self) -> None:
-        if self._live_due:
-            self._write_live(self._clock.monotonic_ms())
-
-    def _begin(self, events: Sequence[Event]) -> None:
-        """A new directory: filled under another name, so that it is there with its first files or not at all."""
-        final, hidden = self.run_dir, f"{self.run_dir}.{os.getpid()}.new"
-        private_folder(hidden)
-        self.files.run_dir, self.files.hidden = hidden, True
-        for event in events:
-            self._apply(event)
-        progress = jsonl.Appender(f"{hidden}/progress.jsonl", label="views.progress")
-        progress.append(b"".join([event.line() for event in events]))
-        failpoint.before_write("views.directory")
-        os.rename(hidden, final)
-        failpoint.after_write("views.directory")
-        self._progress = progress
-        self.files.run_dir, self.files.hidden = final, False
-        self.files._folders.clear()
+        if now - self._live_at >= LIVE_EVERY_MS:
+            self._write_live(now)
+        if is_new:
+            failpoint.before_write("views.directory")
+            os.rename(hidden, self.run_dir)
+            failpoint.after_write("views.directory")
+            self.files.show(self.run_dir)
+            self._is_new = False
+        if self._durable and self._status in SETTLED:
+            self._progress.sync()
 
     # One event
 
@@ -185,7 +199,7 @@ class RunDirectory:
         self._latest = event
         self._live_due = True
         handler = _HANDLERS.get(event.event)
-        if handler is not None:
+        if handler is not None and (b'"node_id"' in event.body or event.event not in _NODE_EVENTS):
             handler(self, event, event.properties)
         line = log_line(event)
         if line is not None and self.files.enabled:
@@ -200,7 +214,7 @@ class RunDirectory:
             assert isinstance(envelope, dict)
             self.files.write_json("live.json", {"status": self._status} | envelope)
         if self._log_lines:
-            handle = os.open(f"{self.run_dir}/cli.log", os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            handle = os.open(f"{self.files.run_dir}/cli.log", os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
             try:
                 os.write(handle, b"".join(self._log_lines))
             finally:
@@ -238,8 +252,6 @@ class RunDirectory:
         self.files.write_json("conclusion.json", records.conclusion_record(event, properties, self.facts))
         if properties.get("final_patch") is not None:
             self.files.write_text("final.patch", properties["final_patch"])
-        if self._durable and self._progress is not None:
-            self._progress.sync()
 
     def _step_started(self, event: Event, properties: dict[str, JSON]) -> None:
         if event.step is not None and properties.get("node_id"):
@@ -332,6 +344,9 @@ def last_written_seq(path: str) -> int:
                 last = seq
     return last
 
+
+# Of steps that are no nodes there is nothing to write but their line.
+_NODE_EVENTS = frozenset({"step.started", "step.completed", "step.failed"})
 
 _HANDLERS: dict[str, Any] = {
     "run.created": RunDirectory._created,
