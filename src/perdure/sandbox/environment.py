@@ -1,0 +1,40 @@
+"""The environment of commands: the person's own, without secrets that were not passed through by name."""
+
+from collections.abc import Iterable, Mapping
+
+from perdure.base.errors import Refused
+
+_DROPPED = ("_API_KEY", "_SECRET", "_TOKEN", "_PASSWORD", "_CREDENTIAL", "_CREDENTIALS")
+
+
+class MissingVariable(Refused):
+    """A setting wants a variable of the environment that is not there."""
+
+    code = "missing_variable"
+
+
+def command_environment(
+    environ: Mapping[str, str], *, extra: Mapping[str, str] | None = None, pass_through: Iterable[str] = ()
+) -> dict[str, str]:
+    """What a command sees: everything whose name does not say that it is a secret, what is passed through by name, and
+    `extra`. Nothing asks questions: Git does not prompt."""
+    kept = set(pass_through)
+    result = {
+        name: value for name, value in environ.items() if name in kept or not name.upper().endswith(_DROPPED)
+    }
+    result["GIT_TERMINAL_PROMPT"] = "0"
+    result.update(extra or {})
+    return result
+
+
+def resolve_variables(values: Mapping[str, str], environ: Mapping[str, str]) -> dict[str, str]:
+    """Values of the form `${env.NAME}` taken from the environment. Raises `MissingVariable`."""
+    resolved = {}
+    for key, value in values.items():
+        if value.startswith("${env.") and value.endswith("}"):
+            name = value[6:-1]
+            if name not in environ:
+                raise MissingVariable(f"The setting {key} wants the variable {name}, which is not set.")
+            value = environ[name]
+        resolved[key] = value
+    return resolved
