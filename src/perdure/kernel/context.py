@@ -78,6 +78,17 @@ class RunContext(Protocol):
     def recorded(self, event: str) -> list[dict[str, JSON]]:
         """The properties of the events of that name that earlier owners wrote in this scope, oldest first."""
 
+    @property
+    def idle_ms(self) -> float:
+        """How long ago the run last recorded an event; 0 while it waits for something outside itself."""
+
+    @property
+    def mask(self) -> Any:
+        """What takes secrets out of text, or None when there are none."""
+
+    def resolve(self, value: JSON) -> JSON:
+        """A recorded value, read from its blob when it lies in one."""
+
     def take_steering(self) -> list[str]:
         """What people said to the run since this was last asked."""
 

@@ -72,7 +72,7 @@ def resolve(value: JSON, blobs: BlobStore) -> JSON:
         return value
     content = blobs.read(str(value[MARK]))  # type: ignore[index,call-overload]
     if value["form"] == "text":  # type: ignore[index,call-overload]
-        return content.decode()
+        return content.decode("utf-8", "replace")
     return decode(content)
 
 

@@ -68,6 +68,7 @@ class Run:
         self._parent = parent
         self._parent_waits = False
         self._idle_check_due = False
+        self._is_shown = False
 
     @property
     def clock(self) -> Clock:
@@ -104,6 +105,12 @@ class Run:
         check_transition(self.run_id, self.status, status)
         self.status = status
         self.log.set_status(status)
+
+    def show(self) -> None:
+        """Before the first thing that the run does outside, its directory is there."""
+        if not self._is_shown:
+            self._is_shown = True
+            self.log.flush()
 
     def fail(self, error: BaseException) -> None:
         """Remember an error of the engine itself, which no step may take for its own failure."""

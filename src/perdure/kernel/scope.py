@@ -239,6 +239,21 @@ class Scope:
         """The properties of the events of that name that earlier owners wrote in this scope, oldest first."""
         return [found.properties for found in self._run.history.emitted.get((self.path, event), ())]
 
+    @property
+    def idle_ms(self) -> float:
+        """How long ago the run last recorded an event; 0 while it waits for something outside itself."""
+        run = self._run
+        return 0.0 if run.executing <= 0 else run.clock.monotonic_ms() - run.log.last_event_at
+
+    @property
+    def mask(self) -> Any:
+        """What takes secrets out of text, or None when there are none."""
+        return self._run.mask
+
+    def resolve(self, value: JSON) -> JSON:
+        """A recorded value, read from its blob when it lies in one."""
+        return large.resolve(value, self._run.blobs)
+
     def take_steering(self) -> list[str]:
         """What people said to the run since this was last asked."""
         taken, self._run.steering = self._run.steering, []

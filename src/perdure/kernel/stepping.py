@@ -93,6 +93,7 @@ async def _attempt(run: Run, frame: Frame, plan: Plan, attempt: int, was_interru
     run.log.add("step.started", plan.step_id, started)
     if operation.effects:
         await run.log.committed()
+        run.show()
     context = OperationScope(run, Frame(run), plan.step_id, attempt, plan.retry.max_attempts, was_interrupted)
     begun = run.clock.monotonic_ms()
     frame.wait_begins()

@@ -284,7 +284,7 @@ class RunDirectory:
 
     def _offloaded(self, key: str, properties: dict[str, JSON]) -> None:
         """A context value that is too large for the checkpoint lies in a file of its own."""
-        large = properties.get("offloaded")
+        large = self.files.resolved(properties.get("offloaded"))
         if isinstance(large, dict) and key in large:
             from perdure.base.names import file_name
 

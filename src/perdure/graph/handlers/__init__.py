@@ -1,0 +1,1 @@
+"""One file a handler: the code behind a kind of node."""

@@ -1,0 +1,90 @@
+"""The loop that walks a graph: a plain, deterministic program over recorded steps.
+
+Everything it decides with comes from the graph and from recorded outcomes, so walking again from the start leads to the same place.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from perdure.graph import workspace
+from perdure.graph.hooks import Hooks
+from perdure.graph.runtime import Runtime
+from perdure.graph.walker import Walker
+from perdure.kernel.outcome import Failure, Outcome
+
+if TYPE_CHECKING:
+    from perdure.graph.definition import GraphDefinition
+    from perdure.kernel.context import RunContext
+
+WATCH_S = 1.0
+
+
+async def interpret(definition: GraphDefinition, run: RunContext) -> Outcome:
+    """Run the graph to its end."""
+    import perdure.graph.node  # registers the operations
+
+    del perdure
+    runtime = Runtime(definition, run.run_dir, run.run_id, run.start)
+    run.local = runtime
+    hooks = Hooks(runtime, run)
+    await workspace.prepare(run, runtime)
+    blocked = await hooks.fire("run_start")
+    if blocked is not None:
+        outcome = Outcome("failed", "blocked_by_hook", Failure(blocked))
+    else:
+        outcome = await _set_up(run, runtime) or await _watched(run, runtime, hooks)
+    await hooks.fire("run_complete" if outcome.is_good else "run_failed")
+    if definition.options.retro:
+        from perdure.graph.retro import tell
+
+        tell(run, runtime, outcome)
+    return await workspace.finish(run, runtime, outcome)
+
+
+async def _set_up(run: RunContext, runtime: Runtime) -> Outcome | None:
+    """The setup commands, in their order; an outcome only when one fails."""
+    from perdure.kernel.operation import StepFailed
+
+    options = runtime.options
+    if not options.setup or options.dry_run:
+        return None
+    run.emit("setup.started", {"commands": len(options.setup)})
+    for number, command in enumerate(options.setup):
+        try:
+            input = {"command": command, "index": number, "timeout_ms": options.setup_timeout_ms}
+            await run.step("+setup", "graph.setup", input)
+        except StepFailed as error:
+            run.emit("setup.failed", {"command": command, "failure": error.failure.message})
+            return Outcome("failed", "setup_failed", error.failure)
+    run.emit("setup.completed", {})
+    return None
+
+
+async def _watched(run: RunContext, runtime: Runtime, hooks: Hooks) -> Outcome:
+    """Walk, and fail when nothing happens for longer than the graph's `stall_timeout`."""
+    limit = runtime.graph.duration_ms("stall_timeout") or 0
+    walk = Walker(run, runtime, hooks).walk()
+    if limit <= 0 or runtime.options.dry_run:
+        return await walk
+    walking = asyncio.get_running_loop().create_task(walk)
+    try:
+        while True:
+            done, _ = await asyncio.wait([walking], timeout=min(WATCH_S, limit / 1000))
+            if done:
+                return walking.result()
+            if run.idle_ms > limit:
+                break
+    except asyncio.CancelledError:
+        walking.cancel()
+        with suppress(asyncio.CancelledError):
+            await walking
+        raise
+    walking.cancel()
+    with suppress(asyncio.CancelledError):
+        await walking
+    run.emit("watchdog.timeout", {"idle_seconds": round(limit / 1000), "node_id": runtime.state.last_node}, again=True)
+    message = f"Nothing happened for {limit // 1000} s (stall_timeout)."
+    return Outcome("failed", "stalled", Failure(message, "transient_infra", code="stalled"))

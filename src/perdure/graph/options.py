@@ -1,0 +1,48 @@
+"""What a run was started with besides its graph: recorded with it, so that a resumed run is the same run."""
+
+from typing import Any, Literal
+
+import msgspec
+
+GitMode = Literal["worktree", "in_place", "none"]
+
+
+class Hook(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A program that is called at certain events of a run, and may stop them."""
+
+    event: str
+    command: str = ""
+    name: str = ""
+    type: Literal["command", "http"] = "command"
+    url: str = ""
+    matcher: str = ""
+    blocking: bool | None = None
+    timeout_ms: int = 60_000
+    headers: dict[str, str] = {}
+
+
+class Options(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Everything that a graph run was told. `command` is the argv of the `command` backend."""
+
+    goal: str = ""
+    inputs: dict[str, Any] = {}
+    variables: dict[str, str] = {}
+    dry_run: bool = False
+    auto_approve: bool = False
+    retro: bool = True
+    git: GitMode = "none"
+    repository: str | None = None
+    working_directory: str = "."
+    backend: str = ""
+    command: list[str] = []
+    script: str | None = None
+    model: str = ""
+    provider: str = ""
+    env: dict[str, str] = {}
+    pass_env: list[str] = []
+    setup: list[str] = []
+    setup_timeout_ms: int = 300_000
+    exclude: list[str] = []
+    artifacts: list[str] = []
+    hooks: list[Hook] = []
+    keep_worktree: bool = False

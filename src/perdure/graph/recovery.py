@@ -1,0 +1,40 @@
+"""After a kill in the middle of a node: what it started is ended, what it left in the worktree is kept aside."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from perdure.base.names import file_name
+from perdure.sandbox.groups import Group, end_leftovers
+
+if TYPE_CHECKING:
+    from perdure.graph.runtime import Place, Runtime
+    from perdure.kernel.context import OperationContext
+
+
+async def clean_up(op: OperationContext, runtime: Runtime, place: Place) -> None:
+    """End the processes of the interrupted attempt, then put its worktree back to the last checkpoint."""
+    import asyncio
+
+    loop = asyncio.get_running_loop()
+    for started in [*op.recorded("command.started"), *op.recorded("agent.cli.started")]:
+        group = started.get("process_group")
+        if isinstance(group, dict):
+            survivors = await loop.run_in_executor(None, end_leftovers, msgspec.convert(group, Group))
+            if survivors:
+                _notice(op, "leftover_processes", f"These processes would not end: {survivors}.")
+    if not runtime.git:
+        return
+    from perdure.git.salvage import reset, salvage
+
+    label = f"{file_name(op.step_id)}-{op.attempt}-{len(op.recorded('command.started'))}"
+    kept = salvage(place.work_dir, runtime.run_id, label)
+    if kept is not None:
+        _notice(op, "salvaged", f"What {op.step_id} had not finished is kept as commit {kept}.")
+        reset(place.work_dir)
+
+
+def _notice(op: OperationContext, code: str, message: str) -> None:
+    op.emit("run.notice", {"level": "warn", "code": code, "message": message}, again=True)

@@ -1,0 +1,95 @@
+"""What the interpreter and its nodes share in one process: the graph, the state, the places where nodes work."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from perdure.graph.context import State
+
+if TYPE_CHECKING:
+    from perdure.graph.definition import GraphDefinition
+    from perdure.graph.model import Edge, Graph, Node
+    from perdure.graph.options import Options
+    from perdure.kernel.context import OperationContext
+
+
+class Place(msgspec.Struct):
+    """Where nodes run: the main line, or one branch of a parallel node with a state and perhaps a worktree of its own.
+
+    `path` is the id of the scope, "" for the main line; `edge` the edge by which the next node is reached.
+    """
+
+    path: str
+    state: State
+    work_dir: str
+    branch: str | None = None
+    edge: Any = None
+
+
+class Runtime:
+    """One interpretation of one graph run."""
+
+    def __init__(self, definition: GraphDefinition, run_dir: str, run_id: str, started: dict[str, Any]) -> None:
+        self.definition = definition
+        self.graph: Graph = definition.graph
+        self.options: Options = definition.options
+        self.dialect = definition.dialect
+        self.run_dir = run_dir
+        self.run_id = run_id
+        self.git = bool(started.get("base_sha")) and definition.options.git == "worktree"
+        self.base_sha: str = str(started.get("base_sha") or "")
+        self.repository = str(started.get("repository") or "")
+        work_dir = os.path.join(run_dir, "worktree") if self.git else definition.options.working_directory
+        state = State(self.graph, run_id, work_dir, definition.options.goal, dict(definition.options.inputs))
+        self.main = Place("", state, work_dir)
+        self.places: dict[str, Place] = {"": self.main}
+        self.conversations: dict[str, list[Any]] = {}
+        self.index = 0
+
+    @property
+    def state(self) -> State:
+        """The main line's state."""
+        return self.main.state
+
+
+class Visit(msgspec.Struct):
+    """One attempt of one visit of a node, as its handler sees it."""
+
+    op: Any
+    node: Any
+    runtime: Any
+    place: Any
+    number: int
+
+    @property
+    def context(self) -> OperationContext:
+        """What an operation may do."""
+        found: OperationContext = self.op
+        return found
+
+    @property
+    def edge(self) -> Edge | None:
+        """The edge by which the node was reached."""
+        found: Edge | None = self.place.edge
+        return found
+
+    def spool(self, name: str) -> str:
+        """A path for output that comes before it is recorded, of this attempt alone."""
+        from perdure.base.names import file_name
+
+        folder = os.path.join(self.runtime.run_dir, "cache", "spool")
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+        return os.path.join(folder, f"{file_name(self.op.step_id)}.{self.op.attempt}.{name}")
+
+
+def node_of(graph: Graph, node_id: str) -> Node:
+    """The node of that id. Raises `Refused` when an edit took it away."""
+    from perdure.base.errors import Refused
+
+    found = graph.nodes.get(node_id)
+    if found is None:
+        raise Refused(f"The graph has no node {node_id!r} any more.", hint="Resume with the recorded graph.")
+    return found
