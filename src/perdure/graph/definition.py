@@ -41,11 +41,11 @@ class GraphDefinition:
             "options": msgspec.to_builtins(self.options),
         }
 
-    def start_properties(self) -> dict[str, JSON]:
+    def start_properties(self, run_id: str) -> dict[str, JSON]:
         """The commit that the run begins at, and whether it can work in a worktree."""
         from perdure.graph.workspace import start_facts
 
-        return {"goal": self.options.goal} | start_facts(self.options)
+        return {"goal": self.options.goal} | start_facts(self.options, run_id)
 
     async def interpret(self, run: RunContext) -> Outcome:
         from perdure.graph.interpreter import interpret

@@ -47,6 +47,10 @@ def operation_of(node: Node) -> str:
 async def run_node(op: OperationContext, input: dict[str, Any]) -> JSON:
     """A node that does something outside."""
     runtime: Runtime = op.local
+    if runtime.git:
+        from perdure.graph.workspace import ensure_worktree
+
+        ensure_worktree(op, runtime)
     if op.was_interrupted:
         from perdure.graph.recovery import clean_up
 

@@ -29,11 +29,13 @@ async def clean_up(op: OperationContext, runtime: Runtime, place: Place) -> None
         return
     from perdure.git.salvage import reset, salvage
 
+    if not place.worktree:
+        return
     label = f"{file_name(op.step_id)}-{op.attempt}-{len(op.recorded('command.started'))}"
-    kept = salvage(place.work_dir, runtime.run_id, label)
+    kept = salvage(place.worktree, runtime.run_id, label)
     if kept is not None:
         _notice(op, "salvaged", f"What {op.step_id} had not finished is kept as commit {kept}.")
-        reset(place.work_dir)
+        reset(place.worktree)
 
 
 def _notice(op: OperationContext, code: str, message: str) -> None:

@@ -25,7 +25,7 @@ class Place(msgspec.Struct):
     path: str
     state: State
     work_dir: str
-    branch: str | None = None
+    worktree: str = ""
     edge: Any = None
 
 
@@ -42,12 +42,18 @@ class Runtime:
         self.git = bool(started.get("base_sha")) and definition.options.git == "worktree"
         self.base_sha: str = str(started.get("base_sha") or "")
         self.repository = str(started.get("repository") or "")
-        work_dir = os.path.join(run_dir, "worktree") if self.git else definition.options.working_directory
+        self.worktree = os.path.join(run_dir, "worktree")
+        self.subfolder = str(started.get("subfolder") or ".")
+        work_dir = self.inside(self.worktree) if self.git else definition.options.working_directory
         state = State(self.graph, run_id, work_dir, definition.options.goal, dict(definition.options.inputs))
-        self.main = Place("", state, work_dir)
+        self.main = Place("", state, work_dir, self.worktree)
         self.places: dict[str, Place] = {"": self.main}
         self.conversations: dict[str, list[Any]] = {}
         self.index = 0
+
+    def inside(self, worktree: str) -> str:
+        """The working folder in a worktree: where it lies in the repository."""
+        return os.path.normpath(os.path.join(worktree, self.subfolder))
 
     @property
     def state(self) -> State:

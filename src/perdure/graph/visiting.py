@@ -21,7 +21,8 @@ async def visit_node(run: RunContext, runtime: Runtime, place: Place, node: Node
     """The node's outcome, recorded or executed; a failed one is an outcome too."""
     state = place.state
     state.set({"internal.node_visit_count": number})
-    runtime.index += 1
+    if not place.path:
+        runtime.index += 1
     input = {
         "node": node.id,
         "handler": node.handler,

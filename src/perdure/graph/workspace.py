@@ -22,7 +22,7 @@ _META_LIMIT = 512 * 1024
 _META_FILES = ("run.json", "start.json", "checkpoint.json", "retro.json", "workflow.fabro", "workflow.toml")
 
 
-def start_facts(options: Options) -> dict[str, JSON]:
+def start_facts(options: Options, run_id: str) -> dict[str, JSON]:
     """What `run.started` records: the commit that the run begins at. Nothing without Git."""
     if options.git != "worktree" or options.dry_run or not options.repository:
         return {}
@@ -31,7 +31,15 @@ def start_facts(options: Options) -> dict[str, JSON]:
     found = find_repository(options.repository)
     if found is None or found.base_sha is None:
         return {}
-    return {"base_sha": found.base_sha, "base_branch": found.branch, "repository": found.root}
+    from perdure.git.worktree import run_branch
+
+    return {
+        "base_sha": found.base_sha,
+        "base_branch": found.branch,
+        "repository": found.root,
+        "run_branch": run_branch(run_id),
+        "subfolder": os.path.relpath(os.path.realpath(options.working_directory), os.path.realpath(found.root)),
+    }
 
 
 async def prepare(run: RunContext, runtime: Runtime) -> None:
@@ -41,16 +49,23 @@ async def prepare(run: RunContext, runtime: Runtime) -> None:
     from perdure.git.worktree import run_branch
 
     await run.step("+worktree", "graph.worktree", {"branch": run_branch(run.run_id), "base_sha": runtime.base_sha})
-    run.emit("git.worktree.added", {"path": runtime.main.work_dir, "branch": run_branch(run.run_id)})
-    if not os.path.isdir(os.path.join(runtime.main.work_dir)):
-        add_main_worktree(runtime)
+    run.emit("git.worktree.added", {"path": runtime.worktree, "branch": run_branch(run.run_id)})
 
 
 def add_main_worktree(runtime: Runtime) -> None:
     """Make the run's worktree, or find it as it should be."""
     from perdure.git.worktree import add_worktree, run_branch
 
-    add_worktree(runtime.repository, runtime.main.work_dir, run_branch(runtime.run_id), runtime.base_sha)
+    add_worktree(runtime.repository, runtime.worktree, run_branch(runtime.run_id), runtime.base_sha)
+
+
+def ensure_worktree(op: OperationContext, runtime: Runtime) -> None:
+    """Before something is done in it: a worktree whose folder is gone is made again from the run's branch."""
+    if not runtime.git or os.path.isdir(runtime.worktree):
+        return
+    add_main_worktree(runtime)
+    text = f"The worktree {runtime.worktree} was gone and is made again from the run's branch."
+    op.emit("run.notice", {"level": "warn", "code": "worktree_recreated", "message": text}, again=True)
 
 
 @operation("graph.worktree")
@@ -58,7 +73,7 @@ def make_worktree(op: OperationContext, input: dict[str, Any]) -> JSON:
     """The run's worktree on its own branch."""
     runtime: Runtime = op.local
     add_main_worktree(runtime)
-    return {"path": runtime.main.work_dir, "branch": input["branch"]}
+    return {"path": runtime.worktree, "branch": input["branch"]}
 
 
 async def checkpoint(run: RunContext, runtime: Runtime, node: Node, status: str) -> None:
@@ -91,14 +106,15 @@ async def commit_node(op: OperationContext, input: dict[str, Any]) -> JSON:
     from perdure.git.worktree import meta_branch
 
     runtime: Runtime = op.local
-    check_worktree(runtime.main.work_dir)
+    ensure_worktree(op, runtime)
+    check_worktree(runtime.worktree)
     at_ms = await op.now_ms()
     message = f"perdure({runtime.run_id}): {input['node']} ({input['status']}) {input['completed']}"
     meta_sha = commit_metadata(
         runtime.repository, meta_branch(runtime.run_id), message, record_files(runtime.run_dir), at_ms
     )
     made = Checkpoint(runtime.run_id, input["node"], input["status"], input["completed"], at_ms, meta_sha)
-    sha = commit_checkpoint(runtime.main.work_dir, made, runtime.options.exclude)
+    sha = commit_checkpoint(runtime.worktree, made, runtime.options.exclude)
     patch = diff_of(runtime.repository, sha)
     result: dict[str, JSON] = {"sha": sha, "meta_sha": meta_sha}
     if patch:
@@ -144,9 +160,9 @@ async def finish(run: RunContext, runtime: Runtime, outcome: Outcome) -> Outcome
         return outcome
     assert isinstance(result, dict)
     if result.get("removed"):
-        run.emit("git.worktree.removed", {"path": runtime.main.work_dir})
+        run.emit("git.worktree.removed", {"path": runtime.worktree})
     elif not runtime.options.keep_worktree:
-        text = f"{runtime.main.work_dir} holds work that is not committed, so it stays."
+        text = f"{runtime.worktree} holds work that is not committed, so it stays."
         run.emit("run.notice", {"level": "warn", "code": "worktree_kept", "message": text})
     properties = {"final_git_commit_sha": result["sha"], "final_patch": result.get("patch")}
     return msgspec.structs.replace(outcome, properties=outcome.properties | properties)
@@ -165,7 +181,7 @@ def finish_worktree(op: OperationContext, input: dict[str, Any]) -> JSON:
     removed = False
     if not input["keep"]:
         try:
-            removed = remove_worktree(runtime.repository, runtime.main.work_dir)
+            removed = remove_worktree(runtime.repository, runtime.worktree)
         except PerdureError:
             removed = False
     return {"sha": sha, "patch": patch, "removed": removed}

@@ -27,7 +27,7 @@ class Definition(Protocol):
     def body(self) -> dict[str, JSON]:
         """What the run records, and `load` gets back."""
 
-    def start_properties(self) -> dict[str, JSON]:
+    def start_properties(self, run_id: str) -> dict[str, JSON]:
         """Facts of the moment at which the run first starts (a base commit); `run.started` records them, and every
         interpretation finds them as `run.start`."""
 

@@ -290,7 +290,7 @@ class Engine:
         """Say that the run is at work, with the commit of its first step."""
         owner = decode(ownership.owner_text(self.clock.now_ms()))
         if run.history.start is None:
-            run.start = {"name": definition.name, "owner": owner} | definition.start_properties()
+            run.start = {"name": definition.name, "owner": owner} | definition.start_properties(run.run_id)
             run.log.add("run.started", None, run.start)
         else:
             times = run.history.resumptions + 1

@@ -1,10 +1,8 @@
 """What came of a run or a step: a status, and when it is bad, a failure that says why."""
 
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
-
-from perdure.base.jsonvalue import JSON
 
 FailureClass = Literal[
     "transient_infra", "deterministic", "budget_exhausted", "compilation_loop", "canceled", "structural"
@@ -27,8 +25,8 @@ class Outcome(msgspec.Struct, frozen=True, omit_defaults=True):
     status: Literal["succeeded", "partially_succeeded", "failed", "cancelled"]
     reason: str | None = None
     failure: Failure | None = None
-    output: JSON = None
-    properties: dict[str, JSON] = {}
+    output: Any = None
+    properties: dict[str, Any] = {}
 
     @property
     def is_good(self) -> bool:

@@ -1,10 +1,8 @@
 """What a step asks of a person, and what came back."""
 
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
-
-from perdure.base.jsonvalue import JSON
 
 QuestionType = Literal["yes_no", "confirmation", "multiple_choice", "multi_select", "freeform"]
 
@@ -30,7 +28,7 @@ class Question(msgspec.Struct, frozen=True, omit_defaults=True):
     default: str | None = None
     timeout_ms: int | None = None
     context: str | None = None
-    metadata: dict[str, JSON] = {}
+    metadata: dict[str, Any] = {}
 
 
 AnswerKind = Literal["yes", "no", "selected", "multi_selected", "text", "aborted", "skipped", "timeout"]

@@ -45,15 +45,19 @@ class _Attempt(NamedTuple):
 
 async def execute(run: Run, frame: Frame, plan: Plan, record: StepRecord | None) -> JSON:
     """The result of the step, recorded. Raises `StepFailed` when its last attempt failed."""
-    attempt, was_interrupted = 1, False
+    attempt, was_interrupted, is_open = 1, False, False
     if record is not None:
         attempt = record.attempt
-        was_interrupted = record.in_attempt
+        # Without effects there is nothing that an owner's death could have cut: the step just goes on.
+        is_open = record.in_attempt and not plan.operation.effects
+        was_interrupted = record.in_attempt and plan.operation.effects
         if record.retry_at is not None:
             await waiting.until(run, frame, record.retry_at)
         elif was_interrupted:
             await _interrupted(run, frame, plan, record)
     while True:
+        if not is_open:
+            _start(run, plan, attempt)
         ended = await _attempt(run, frame, plan, attempt, was_interrupted)
         properties = plan.properties | {"attempt": attempt, "duration_ms": ended.duration_ms}
         if ended.failure is None:
@@ -71,17 +75,13 @@ async def execute(run: Run, frame: Frame, plan: Plan, record: StepRecord | None)
             await run.log.committed()
             raise StepFailed(plan.step_id, ended.failure, ended.value)
         await _wait_for_next(run, frame, plan, attempt)
-        attempt, was_interrupted = attempt + 1, False
+        attempt, was_interrupted, is_open = attempt + 1, False, False
 
 
-async def _attempt(run: Run, frame: Frame, plan: Plan, attempt: int, was_interrupted: bool) -> _Attempt:
-    """Start the operation, once. Its start is durable before it can have any effect."""
-    from perdure.kernel.run import Frame
-    from perdure.kernel.scope import OperationScope
-
-    operation = plan.operation
+def _start(run: Run, plan: Plan, attempt: int) -> None:
+    """Say that an attempt begins."""
     started: dict[str, JSON] = {
-        "operation": operation.name,
+        "operation": plan.operation.name,
         "input_digest": plan.input_digest,
         "attempt": attempt,
         "max_attempts": plan.retry.max_attempts,
@@ -91,6 +91,14 @@ async def _attempt(run: Run, frame: Frame, plan: Plan, attempt: int, was_interru
     if plan.properties:
         started |= plan.properties
     run.log.add("step.started", plan.step_id, started)
+
+
+async def _attempt(run: Run, frame: Frame, plan: Plan, attempt: int, was_interrupted: bool) -> _Attempt:
+    """Start the operation, once. Its start is durable before it can have any effect."""
+    from perdure.kernel.run import Frame
+    from perdure.kernel.scope import OperationScope
+
+    operation = plan.operation
     if operation.effects:
         await run.log.committed()
         run.show()

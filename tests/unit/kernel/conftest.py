@@ -32,7 +32,7 @@ class ProgramDefinition:
     def body(self) -> dict[str, JSON]:
         return {}
 
-    def start_properties(self) -> dict[str, JSON]:
+    def start_properties(self, run_id: str) -> dict[str, JSON]:
         return {}
 
     async def interpret(self, run: RunContext) -> Outcome:

@@ -77,14 +77,17 @@ async def _branch(visit: Visit, edge: Edge, index: int, join: str | None) -> Bra
     runtime, op = visit.runtime, visit.op
     path = f"{op.path}/{edge.target}"
     state = _copied(visit.place.state)
-    place = Place(path, state, visit.place.work_dir, edge=edge)
+    place = Place(path, state, visit.place.work_dir, visit.place.worktree, edge)
     runtime.places[path] = place
-    op.emit("parallel.branch.started", {"node_id": edge.target, "index": index, "parallel": visit.node.id})
-    scope = op.scope(f"{edge.target}:branch") if runtime.dialect.branch_walks else op
+    # What belongs to one branch has a scope of its own, so that its events are told once in whatever order branches end.
+    own = op.scope(f"+{edge.target}")
+    own.emit("parallel.branch.started", {"node_id": edge.target, "index": index, "parallel": visit.node.id})
     if runtime.git:
-        place.branch, place.work_dir = await _own_worktree(visit, scope, edge)
+        place.worktree = await _own_worktree(visit, own, edge)
+        place.work_dir = runtime.inside(place.worktree)
+    scope = own if runtime.dialect.branch_walks else op
     outcome, last = await _walk(visit, scope, place, runtime.graph.nodes[edge.target], join)
-    head = await _commit_branch(visit, scope, place, edge, outcome) if runtime.git else None
+    head = await _commit_branch(visit, own, place, edge, outcome) if runtime.git else None
     result = BranchResult(
         id=edge.target,
         status=outcome.status,
@@ -97,7 +100,7 @@ async def _branch(visit: Visit, edge: Edge, index: int, join: str | None) -> Bra
         last_node=last.id,
     )
     told = {"node_id": edge.target, "index": index, "status": result.status, "head_sha": head, "duration_ms": outcome.duration_ms}
-    op.emit("parallel.branch.completed", told)
+    own.emit("parallel.branch.completed", told)
     return result
 
 
@@ -203,8 +206,8 @@ def _chooses(join: Node) -> bool:
 # Git
 
 
-async def _own_worktree(visit: Visit, scope: RunContext, edge: Edge) -> tuple[str, str]:
-    """A branch and a worktree for one branch, from the run's last commit."""
+async def _own_worktree(visit: Visit, scope: RunContext, edge: Edge) -> str:
+    """A worktree for one branch, from the run's last commit."""
     from perdure.base.names import file_name
     from perdure.git.worktree import parallel_branch
 
@@ -212,10 +215,8 @@ async def _own_worktree(visit: Visit, scope: RunContext, edge: Edge) -> tuple[st
     branch = parallel_branch(runtime.run_id, file_name(visit.node.id), visit.number, file_name(edge.target))
     folder = f"{file_name(visit.node.id)}-{visit.number}-{file_name(edge.target)}"
     path = os.path.join(runtime.run_dir, "worktrees", folder)
-    await scope.step(f"+worktree-{edge.target}", "graph.branch_worktree", {"branch": branch, "path": path})
-    if not os.path.isdir(path):
-        add_branch_worktree(visit.place.work_dir, runtime.repository, path, branch)
-    return branch, path
+    await scope.step("+worktree", "graph.branch_worktree", {"branch": branch, "name": folder})
+    return path
 
 
 def add_branch_worktree(work_dir: str, repository: str, path: str, branch: str) -> None:
@@ -232,13 +233,15 @@ def add_branch_worktree(work_dir: str, repository: str, path: str, branch: str) 
 def make_branch_worktree(op: OperationContext, input: dict[str, Any]) -> JSON:
     """A worktree for one branch of a parallel node."""
     runtime = op.local
-    add_branch_worktree(runtime.main.work_dir, runtime.repository, input["path"], input["branch"])
+    path = os.path.join(runtime.run_dir, "worktrees", input["name"])
+    add_branch_worktree(runtime.worktree, runtime.repository, path, input["branch"])
     return None
 
 
 async def _commit_branch(visit: Visit, scope: RunContext, place: Place, edge: Edge, outcome: NodeOutcome) -> str:
-    input = {"path": place.work_dir, "node": edge.target, "status": outcome.status, "parallel": visit.op.path}
-    sha = await scope.step(f"+commit-{edge.target}", "graph.branch_commit", input)
+    name = os.path.basename(place.worktree)
+    input = {"name": name, "node": edge.target, "status": outcome.status, "parallel": visit.op.path}
+    sha = await scope.step("+commit", "graph.branch_commit", input)
     return str(sha)
 
 
@@ -251,7 +254,7 @@ async def commit_branch(op: OperationContext, input: dict[str, Any]) -> JSON:
     at_ms = await op.now_ms()
     number = len(runtime.state.stages)
     made = Checkpoint(runtime.run_id, f"{input['parallel']}/{input['node']}", input["status"], number, at_ms)
-    return commit_checkpoint(input["path"], made, runtime.options.exclude)
+    return commit_checkpoint(os.path.join(runtime.run_dir, "worktrees", input["name"]), made, runtime.options.exclude)
 
 
 async def _merge(visit: Visit, good: list[BranchResult], policy: str, *, chooses: bool) -> list[str]:
@@ -275,7 +278,7 @@ async def merge_branches(op: OperationContext, input: dict[str, Any]) -> JSON:
 
     runtime = op.local
     at_ms = await op.now_ms()
-    result = merge_heads(runtime.main.work_dir, input["heads"], input["message"], at_ms)
+    result = merge_heads(runtime.worktree, input["heads"], input["message"], at_ms)
     remove_branch_worktrees(runtime)
     return {"sha": result.sha, "conflicts": result.conflicts}
 

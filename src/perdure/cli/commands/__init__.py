@@ -1,0 +1,1 @@
+"""One file a command: arguments in, one call of the service, text or JSON out."""

@@ -1,0 +1,73 @@
+"""perdure ps: the list of runs."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import click
+
+from perdure.cli.options import JSON_OPTION, pairs, settings_of, wants_json
+from perdure.cli.output import duration, one_line, print_json, say, table
+
+
+@click.command()
+@click.option("-a", "--all", "all_runs", is_flag=True, help="Settled runs too.")
+@click.option("-q", "--quiet", "ids_only", is_flag=True, help="Ids only.")
+@click.option("--workflow", default="", metavar="NAME", help="Runs of this workflow only.")
+@click.option("--filter", "filters", multiple=True, callback=pairs, metavar="workflow=NAME", help="The same, in another form.")
+@click.option("--label", "labels", multiple=True, callback=pairs, metavar="K=V", help="Runs with this label only.")
+@click.option("--before", metavar="DATE", help="Runs made before this date or time only.")
+@click.option("--orphans", is_flag=True, help="Interrupted runs only.")
+@JSON_OPTION
+@click.pass_context
+def ps(
+    context: click.Context,
+    all_runs: bool,
+    ids_only: bool,
+    workflow: str,
+    filters: dict[str, str],
+    labels: dict[str, str],
+    before: str | None,
+    orphans: bool,
+    as_json: bool,
+) -> int:
+    """List runs, newest first: those that are not settled, or all with -a."""
+    from perdure.service.listing import list_runs
+    from perdure.service.state import open_state_to_read
+
+    state = open_state_to_read(settings_of(context).state_dir, os.environ)
+    try:
+        rows = list_runs(state, all_runs=all_runs, workflow=workflow or filters.get("workflow", ""), labels=labels)
+    finally:
+        state.close()
+    if before:
+        rows = [row for row in rows if row["created_at"] < before]
+    if orphans:
+        rows = [row for row in rows if row["status"] == "interrupted"]
+    if ids_only:
+        for row in rows:
+            say(row["run_id"])
+    elif wants_json(context, as_json):
+        print_json(rows)
+    else:
+        _print_table(rows, all_runs)
+    return 0
+
+
+def _print_table(rows: list[dict[str, Any]], all_runs: bool) -> None:
+    if not rows:
+        say("No runs." if all_runs else "No active runs. `perdure ps -a` lists settled ones too.")
+        return
+    cells = [
+        [
+            row["run_id"][:12],
+            one_line(row["name"], 24),
+            row["status"] if row["is_readable"] else f"{row['status']} (unreadable record)",
+            duration(row["duration_ms"]),
+            row["created_at"][:16].replace("T", " "),
+            one_line(str(row["goal"]), 50),
+        ]
+        for row in rows
+    ]
+    table(cells, ["RUN ID", "WORKFLOW", "STATUS", "DURATION", "CREATED (UTC)", "GOAL"])

@@ -1,0 +1,60 @@
+"""perdure show: one run, step by step."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import click
+
+from perdure.cli.options import JSON_OPTION, RUN_ARGUMENT, settings_of, wants_json
+from perdure.cli.output import duration, one_line, print_json, say
+
+_MARKS = {"succeeded": "✓", "partially_succeeded": "◐", "failed": "✗", "running": "…", "interrupted": "!", "skipped": "-"}
+
+
+@click.command()
+@RUN_ARGUMENT
+@JSON_OPTION
+@click.pass_context
+def show(context: click.Context, run: str, as_json: bool) -> int:
+    """Show how a run stands: its steps, what waits for a person, how it ended."""
+    from perdure.service.find import find_run
+    from perdure.service.showing import show_run
+    from perdure.service.state import open_state_to_read
+
+    state = open_state_to_read(settings_of(context).state_dir, os.environ)
+    try:
+        shown = show_run(state, find_run(state, run))
+    finally:
+        state.close()
+    print_json(shown) if wants_json(context, as_json) else _print(shown)
+    return 0
+
+
+def _print(shown: dict[str, Any]) -> None:
+    say(f"{shown['name']}  {shown['run_id']}  {shown['status'].upper()}")
+    if shown["goal"]:
+        say(f"  Goal      {one_line(str(shown['goal']), 100)}")
+    say(f"  Created   {shown['created_at']}   Duration {duration(shown['duration_ms'])}")
+    if shown["owner"]:
+        say(f"  Owner     {shown['owner']}")
+    say(f"  Files     {shown['run_dir']}")
+    if shown.get("run_branch"):
+        say(f"  Branch    {shown['run_branch']}")
+    for step in shown["steps"]:
+        more = f", {step['attempts']} attempts" if step["attempts"] > 1 else ""
+        more += f", interrupted {step['interruptions']} times" if step["interruptions"] else ""
+        say(f"  {_MARKS.get(step['status'], '·')} {step['step']:<28} {step['status']:<20} {duration(step['duration_ms'])}{more}")
+        if step["failure"]:
+            say(f"      {one_line(step['failure'], 150)}")
+    for question in shown["questions"]:
+        state = "answered; resume to go on" if question["answered"] else "waits for a person"
+        say(f"  ? {question['step']}: {one_line(question['text'], 100)}  ({state})")
+    for notice in shown["notices"]:
+        say(f"  {notice.get('level')}: {one_line(str(notice.get('message')), 150)}")
+    failure = shown.get("failure")
+    if isinstance(failure, dict):
+        say(f"  Failure   {failure.get('message')}")
+    if shown["status"] in ("interrupted", "paused"):
+        say(f"  Go on with  perdure resume {shown['run_id'][:12]}")

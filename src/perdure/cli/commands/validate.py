@@ -1,0 +1,38 @@
+"""perdure validate: check a workflow."""
+
+from __future__ import annotations
+
+import os
+
+import click
+
+from perdure.cli.options import JSON_OPTION, pairs, settings_of, wants_json
+from perdure.cli.output import print_json, tell
+
+
+@click.command()
+@click.argument("workflow", metavar="FILE")
+@click.option("-v", "--var", "variables", multiple=True, callback=pairs, metavar="K=V", help="A value for $K in the graph.")
+@click.option("--dialect", type=click.Choice(["fabro", "attractor"]), help="Read the file as this dialect.")
+@JSON_OPTION
+@click.pass_context
+def validate(context: click.Context, workflow: str, variables: dict[str, str], dialect: str | None, as_json: bool) -> int:
+    """Check a workflow: every finding with its place and its rule. Exit 2 when there are errors."""
+    from perdure.disk.home import find_state_home
+    from perdure.service.workflows import find_workflow, load_file, read_settings
+
+    home = find_state_home(settings_of(context).state_dir, os.environ)
+    path = find_workflow(workflow, os.getcwd(), home)
+    config, graph_path, _toml = read_settings(path, home, os.getcwd())
+    loaded, _files = load_file(graph_path, variables=config.variables | variables, dialect=dialect)
+    if wants_json(context, as_json):
+        print_json({"path": graph_path, "dialect": loaded.dialect.name, "diagnostics": loaded.diagnostics})
+    else:
+        graph = loaded.graph
+        if graph is not None:
+            tell(f"{graph.name}: {len(graph.nodes)} nodes, {len(graph.edges)} edges")
+        tell(f"  {graph_path}")
+        for each in loaded.diagnostics:
+            tell(f"  {each.text()}")
+        tell("Validation failed." if loaded.errors or graph is None else "Validation: OK")
+    return 2 if loaded.errors or loaded.graph is None else 0

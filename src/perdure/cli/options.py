@@ -1,0 +1,91 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+JSON_OPTION = click.option("--json", "as_json", is_flag=True, help="Answer in JSON on standard output.")
+RUN_ARGUMENT = click.argument("run", metavar="RUN")
+
+
+def pairs(_context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
+    """`KEY=VALUE` options as a map."""
+    found: dict[str, str] = {}
+    for value in values:
+        key, mark, rest = value.partition("=")
+        if not mark or not key:
+            raise click.BadParameter(f"{value!r} is not KEY=VALUE.", param=parameter)
+        found[key] = rest
+    return found
+
+
+def workflow_options(function: F) -> F:
+    """What can be said of a run when it is made."""
+    decorators = [
+        click.argument("workflow", metavar="WORKFLOW"),
+        click.option("--goal", help="What the run is for."),
+        click.option("--goal-file", type=click.Path(exists=True, dir_okay=False), help="A file with the goal."),
+        click.option("--label", "labels", multiple=True, callback=pairs, metavar="K=V", help="A label; may be repeated."),
+        click.option("-v", "--var", "variables", multiple=True, callback=pairs, metavar="K=V", help="A value for $K in the graph."),
+        click.option("-I", "--input", "inputs", multiple=True, callback=pairs, metavar="K=V", help="A value for {{ inputs.K }}."),
+        click.option("--dry-run", is_flag=True, help="Simulate every step; nothing is started."),
+        click.option("--auto-approve", is_flag=True, help="Answer every gate with its first choice."),
+        click.option("--no-retro", is_flag=True, help="Write no retrospective."),
+        click.option("--model", default="", help="The model of agents that name none."),
+        click.option("--provider", default="", help="The provider of agents that name none."),
+        click.option("--backend", default="", metavar="NAME", help="Who answers: command, scripted, simulated."),
+        click.option("--command", default="", metavar='"PROGRAM ARGS"', help="The program of the backend 'command'."),
+        click.option("--script", default="", metavar="FILE", help="The answers of the backend 'scripted'."),
+        click.option("--in-place", is_flag=True, help="Work in the folder itself, without a worktree."),
+        click.option("--keep-worktree", is_flag=True, help="Leave the worktree when the run is settled."),
+        click.option("--dialect", type=click.Choice(["fabro", "attractor"]), help="Read the file as this dialect."),
+        JSON_OPTION,
+    ]
+    for decorator in reversed(decorators):
+        function = decorator(function)
+    return function
+
+
+def request_of(values: dict[str, Any]) -> Any:
+    """What was said, for the service."""
+    from perdure.service.workflows import Request
+
+    goal = values["goal"]
+    if values["goal_file"]:
+        with open(values["goal_file"], encoding="utf-8") as file:
+            goal = file.read().strip()
+    return Request(
+        workflow=values["workflow"],
+        cwd=os.getcwd(),
+        goal=goal,
+        labels=values["labels"],
+        variables=values["variables"],
+        inputs=values["inputs"],
+        dry_run=values["dry_run"],
+        auto_approve=values["auto_approve"],
+        retro=not values["no_retro"],
+        model=values["model"],
+        provider=values["provider"],
+        backend=values["backend"],
+        command=values["command"],
+        script=values["script"],
+        in_place=values["in_place"],
+        keep_worktree=values["keep_worktree"],
+        dialect=values["dialect"],
+    )
+
+
+def settings_of(context: click.Context) -> Any:
+    """The options of the whole command line."""
+    return context.find_root().obj
+
+
+def wants_json(context: click.Context, as_json: bool) -> bool:
+    """Whether the answer is to be JSON."""
+    return as_json or bool(settings_of(context).as_json)

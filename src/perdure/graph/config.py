@@ -1,0 +1,163 @@
+"""Settings of a graph run: `workflow.toml` of both eras, the project's and the person's own, and which of them wins.
+
+The command line beats the workflow's TOML, which beats the project's `.perdure/settings.toml` (or `fabro.toml`), which beats the
+person's `settings.toml`, which beats the graph's `default_*`. Maps are merged key by key, lists of patterns are joined.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import msgspec
+
+from perdure.base.errors import Refused
+from perdure.graph.options import Hook
+
+
+class Config(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a layer of settings says; empty where it says nothing."""
+
+    graph: str = ""
+    goal: str = ""
+    directory: str = ""
+    model: str = ""
+    provider: str = ""
+    backend: str = ""
+    command: str = ""
+    script: str = ""
+    worktree_mode: str = ""
+    setup: list[str] = []
+    setup_timeout_ms: int = 0
+    env: dict[str, str] = {}
+    pass_env: list[str] = []
+    variables: dict[str, str] = {}
+    inputs: dict[str, Any] = {}
+    exclude: list[str] = []
+    artifacts: list[str] = []
+    hooks: list[Hook] = []
+    durability: str = ""
+    folder: str = ""
+
+
+class BadConfig(Refused):
+    """A settings file that cannot be used."""
+
+    code = "bad_config"
+
+
+def read_config(path: str) -> tuple[Config, str] | None:
+    """The settings of a TOML file and its text; None when it is not there. Raises `BadConfig` with line and column."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            text = file.read()
+    except FileNotFoundError:
+        return None
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadConfig(f"{path} cannot be read: {error}.") from error
+    import tomllib
+
+    try:
+        value = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise BadConfig(f"{path}: {error}.") from error
+    return parse_config(value, path), text
+
+
+def parse_config(value: dict[str, Any], path: str) -> Config:
+    """The settings in a parsed TOML file. Keys that nobody knows are left alone; another version is refused."""
+    version = value.get("version", value.get("_version", 1))
+    if version != 1:
+        raise BadConfig(f"{path} has version {version}; this Perdure reads version 1.")
+    run = _table(value, "run")
+    llm = _table(value, "llm") | _table(run, "model")
+    sandbox = _table(value, "sandbox") | _table(run, "sandbox")
+    setup = _table(value, "setup") | _table(run, "setup")
+    backend = _table(value, "backend")
+    workflow = _table(value, "workflow")
+    try:
+        return Config(
+            graph=_text(value.get("graph") or workflow.get("graph")),
+            goal=_text(value.get("goal") or run.get("goal")),
+            directory=_text(value.get("directory") or run.get("working_dir")),
+            model=_text(llm.get("model") or llm.get("name")),
+            provider=_text(llm.get("provider")),
+            backend=_text(backend.get("name")),
+            command=_text(backend.get("command")),
+            script=_text(backend.get("script")),
+            worktree_mode=_text(_table(sandbox, "local").get("worktree_mode")),
+            setup=[str(each) for each in setup.get("commands", [])],
+            setup_timeout_ms=int(setup.get("timeout_ms", 0)),
+            env={key: str(each) for key, each in _table(sandbox, "env").items()},
+            pass_env=[str(each) for each in sandbox.get("pass_env", [])],
+            variables={key: str(each) for key, each in (_table(value, "vars") | _table(run, "vars")).items()},
+            inputs=_table(run, "inputs"),
+            exclude=[str(each) for each in _table(value, "checkpoint").get("exclude_globs", [])],
+            artifacts=[str(each) for each in _table(value, "artifacts").get("include", [])],
+            hooks=[msgspec.convert(each, Hook) for each in value.get("hooks", [])],
+            durability=_text(_table(value, "store").get("durability")),
+            folder=os.path.dirname(path),
+        )
+    except (msgspec.ValidationError, TypeError, ValueError) as error:
+        raise BadConfig(f"{path}: {error}.") from error
+
+
+def merge(*layers: Config) -> Config:
+    """One set of settings out of several, the strongest first."""
+    merged: dict[str, Any] = {}
+    for name in Config.__struct_fields__:
+        values = [getattr(layer, name) for layer in layers]
+        if isinstance(values[0], dict):
+            merged[name] = {key: each for value in reversed(values) for key, each in value.items()}
+        elif name in ("exclude", "artifacts"):
+            merged[name] = list(dict.fromkeys(each for value in values for each in value))
+        elif name == "hooks":
+            merged[name] = _merged_hooks(values)
+        elif name != "folder":
+            merged[name] = next((value for value in values if value), values[0])
+    return Config(**merged)
+
+
+def _merged_hooks(layers: list[list[Hook]]) -> list[Hook]:
+    """Hooks of all layers; of those with one name the strongest layer's."""
+    found: dict[object, Hook] = {}
+    for number, layer in enumerate(reversed(layers)):
+        for place, hook in enumerate(layer):
+            found[hook.name or (number, place)] = hook
+    return list(found.values())
+
+
+def command_argv(config: Config) -> list[str]:
+    """The backend's command as a list of words; one that names a file beside the settings becomes that file's path."""
+    import shlex
+
+    try:
+        words = shlex.split(config.command)
+    except ValueError as error:
+        raise BadConfig(f"The backend's command {config.command!r} cannot be split: {error}.") from error
+    return words
+
+
+def resolved_command(config: Config) -> Config:
+    """The settings with files of their folder named by their whole paths."""
+    if not config.folder or not (config.command or config.script):
+        return config
+    import shlex
+
+    words = [_beside(config.folder, word) for word in command_argv(config)]
+    script = _beside(config.folder, config.script) if config.script else ""
+    return msgspec.structs.replace(config, command=shlex.join(words), script=script)
+
+
+def _beside(folder: str, word: str) -> str:
+    path = os.path.abspath(os.path.join(folder, word))
+    return path if not os.path.isabs(word) and os.path.isfile(path) else word
+
+
+def _table(value: dict[str, Any], key: str) -> dict[str, Any]:
+    found = value.get(key)
+    return found if isinstance(found, dict) else {}
+
+
+def _text(value: object) -> str:
+    return "" if value is None else str(value)

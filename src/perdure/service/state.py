@@ -1,0 +1,88 @@
+"""The state that a command works on: the store, the blobs, the settings, and what keeps secrets out."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from perdure.base.masking import Masker, secrets_of
+from perdure.disk.blobs import Blobs
+from perdure.disk.home import StateHome, find_state_home
+from perdure.store.sqlite import SqliteStore
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from perdure.store.records import RunRow
+
+DURABILITIES = ("full", "normal")
+
+
+class State:
+    """An opened state. `store` is None when there is no state yet and it was opened for reading only."""
+
+    def __init__(self, home: StateHome, store: SqliteStore | None, durability: str, environ: Mapping[str, str]) -> None:
+        self.home = home
+        self.blobs = Blobs(home.blobs)
+        self.durability = durability
+        self.environ = environ
+        self._store = store
+
+    @property
+    def store(self) -> SqliteStore:
+        """The store. Raises `NotFound` when there is no state yet."""
+        if self._store is None:
+            from perdure.base.errors import NotFound
+
+            raise NotFound("There are no runs yet.", hint="`perdure run FILE` makes one.")
+        return self._store
+
+    @property
+    def has_runs(self) -> bool:
+        """Whether there is a state at all."""
+        return self._store is not None
+
+    def masker(self) -> Masker:
+        """Keeps the secrets of this process's environment out of what is written."""
+        return Masker(secrets_of(self.environ))
+
+    def run_dir(self, row: RunRow) -> str:
+        """Where the run's files are; a state home that was moved takes its runs with it."""
+        if os.path.isdir(row.run_dir):
+            return row.run_dir
+        moved = os.path.join(self.home.runs, os.path.basename(row.run_dir))
+        return moved if os.path.isdir(moved) else row.run_dir
+
+    def close(self) -> None:
+        """Let go of the store."""
+        if self._store is not None:
+            self._store.close()
+
+
+def open_state(given: str | None, environ: Mapping[str, str]) -> State:
+    """The state for a command that changes something; made when it is not there."""
+    home = find_state_home(given, environ)
+    home.ensure()
+    durability = find_durability(home, environ)
+    return State(home, SqliteStore.open(home.database, durability=durability), durability, environ)
+
+
+def open_state_to_read(given: str | None, environ: Mapping[str, str]) -> State:
+    """The state for a command that only looks: nothing is made or changed."""
+    home = find_state_home(given, environ)
+    return State(home, SqliteStore.open_read_only(home.database), "full", environ)
+
+
+def find_durability(home: StateHome, environ: Mapping[str, str]) -> str:
+    """`PERDURE_DURABILITY`, else `[store] durability` of the person's settings, else `full`. Raises `Refused`."""
+    named = environ.get("PERDURE_DURABILITY", "")
+    if not named and os.path.exists(home.settings):
+        from perdure.graph.config import read_config
+
+        found = read_config(home.settings)
+        named = found[0].durability if found else ""
+    if named and named not in DURABILITIES:
+        from perdure.base.errors import Refused
+
+        raise Refused(f"There is no durability {named!r}.", hint=f"One of {', '.join(DURABILITIES)}.")
+    return named or "full"
