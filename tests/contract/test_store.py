@@ -1,12 +1,12 @@
 """What every store promises. One suite; each store that is added joins the parameters."""
 
 import hashlib
-import multiprocessing as mp
 import os
 import shutil
 import stat
+import subprocess
+import sys
 from collections.abc import Iterator
-from multiprocessing.synchronize import Barrier
 from pathlib import Path
 
 import apsw
@@ -17,8 +17,6 @@ from perdure.store import opening
 from perdure.store.protocol import Store
 from perdure.store.records import Change, ClaimLost, EventRow, NewRun, RunExists, RunRow, Settlement, StateRefused
 from perdure.store.sqlite import SqliteStore
-
-SPAWN = mp.get_context("spawn")
 
 
 @pytest.fixture(params=["full", "normal"])
@@ -172,26 +170,35 @@ def test_runs_are_listed_newest_first(store: Store) -> None:
 # One file, many processes
 
 
-def _open_and_commit(path: str, barrier: Barrier, name: str) -> None:
-    barrier.wait()
-    store = SqliteStore.open(path, durability="normal")
-    claim = store.insert_run(new_run(name, owner=name), [event(1)])
-    for seq in range(2, 60):
-        store.append(claim, [event(seq)])
-    store.close()
+_WORKER = """
+import sys
+from perdure.store.records import EventRow, NewRun
+from perdure.store.sqlite import SqliteStore
+path, name = sys.argv[1:]
+print("ready", flush=True)
+sys.stdin.readline()
+store = SqliteStore.open(path, durability="normal")
+run = NewRun(name, "n", "graph", "submitted", 1, "/d", "{}", owner=name)
+claim = store.insert_run(run, [EventRow(1, bytes(16), 1, "e", None, b"{}")])
+for seq in range(2, 60):
+    store.append(claim, [EventRow(seq, bytes(16), seq, "e", None, b"{}")])
+store.close()
+"""
 
 
 def test_sixteen_processes_open_a_fresh_state_at_once_and_all_serve(tmp_path: Path) -> None:
     for turn in range(2):
         path = str(tmp_path / f"state{turn}.sqlite")
-        barrier = SPAWN.Barrier(16)
-        workers = [SPAWN.Process(target=_open_and_commit, args=(path, barrier, f"R{n}")) for n in range(16)]
+        command = [sys.executable, "-c", _WORKER, path]
+        pipe = subprocess.PIPE
+        workers = [subprocess.Popen([*command, f"R{n}"], stdin=pipe, stdout=pipe, text=True) for n in range(16)]
         for worker in workers:
-            worker.start()
+            assert worker.stdout is not None
+            assert worker.stdout.readline() == "ready\n"
         for worker in workers:
-            worker.join(50)
+            worker.communicate("go\n", timeout=50)
 
-        assert [worker.exitcode for worker in workers] == [0] * 16
+        assert [worker.returncode for worker in workers] == [0] * 16
         store = SqliteStore.open(path)
         runs = store.list_runs()
         assert len(runs) == 16

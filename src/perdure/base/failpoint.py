@@ -20,6 +20,14 @@ _count = 0
 armed = bool(_log or _crash_after or _fail_from)
 
 
+def arm(*, crash_after: int = 0, fail_write: str = "", log: str | None = None) -> None:
+    """Count from now on, as the environment's variables would: for a process that was forked ready."""
+    global _log, _crash_after, _fail_from, _fail_name, _count, armed
+    _log, _crash_after, _count = log, crash_after, 0
+    _fail_from, _, _fail_name = fail_write.partition(":")
+    armed = bool(_log or _crash_after or _fail_from)
+
+
 def before_write(label: str) -> None:
     """Say that a durable write is about to happen. Raises OSError when a test asked for it."""
     if armed and _fail_from and _count + 1 >= int(_fail_from):

@@ -49,6 +49,7 @@ class Runtime:
         self.main = Place("", state, work_dir, self.worktree)
         self.places: dict[str, Place] = {"": self.main}
         self.conversations: dict[str, list[Any]] = {}
+        self.captured: set[str] = set()
         self.index = 0
 
     def inside(self, worktree: str) -> str:

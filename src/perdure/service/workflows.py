@@ -272,7 +272,8 @@ def _git_mode(
     if mode not in _MODES:
         raise Refused(f"There is no worktree_mode {mode!r}.", hint=f"One of {', '.join(_MODES)}.")
     repository = find_repository(directory)
-    check_state_outside(home.root, repository.root if repository else directory)
+    if repository is not None:
+        check_state_outside(home.root, repository.root)
     if repository is None or request.dry_run:
         return "none", repository.root if repository else None, repository.branch if repository else None
     wanted = {"always": True, "never": False, "clean": repository.is_clean, "dirty": not repository.is_clean}[mode]
