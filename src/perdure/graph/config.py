@@ -138,15 +138,17 @@ def command_argv(config: Config) -> list[str]:
     return words
 
 
-def resolved_command(config: Config) -> Config:
-    """The settings with files of their folder named by their whole paths."""
-    if not config.folder or not (config.command or config.script):
-        return config
+def with_whole_paths(config: Config) -> Config:
+    """The settings with what lies in their own folder named by whole paths: the directory, the backend's files."""
     import shlex
 
     words = [_beside(config.folder, word) for word in command_argv(config)]
-    script = _beside(config.folder, config.script) if config.script else ""
-    return msgspec.structs.replace(config, command=shlex.join(words), script=script)
+    return msgspec.structs.replace(
+        config,
+        command=shlex.join(words),
+        script=_beside(config.folder, config.script) if config.script else "",
+        directory=os.path.abspath(os.path.join(config.folder, config.directory)) if config.directory else "",
+    )
 
 
 def _beside(folder: str, word: str) -> str:

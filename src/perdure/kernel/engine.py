@@ -206,6 +206,8 @@ class Engine:
         """
         row = self._find(run_id)
         if row.status in SETTLED:
+            # Its owner may have died between the last commit and the views.
+            self._level_views(row, [event_of(run_id, each) for each in self.store.read_events(row.no)])
             return self._settled_result(row)
         claim = self.store.claim(
             run_id, ownership.owner_text(self.clock.now_ms()), ownership.judge(self._active.__contains__)
@@ -232,10 +234,13 @@ class Engine:
     def _taken_over(self, row: RunRow, claim: Claim) -> _Made:
         """A run that another process has left: its log, and its views brought level."""
         events = [event_of(row.run_id, each) for each in self.store.read_events(claim.no)]
+        return _Made(row.run_id, claim, events, self._level_views(row, events))
+
+    def _level_views(self, row: RunRow, events: Sequence[Event]) -> Sequence[Subscriber]:
         subscribers = self._subscribers(row.run_id, row.run_dir)
         for subscriber in subscribers:
             subscriber.catch_up(events)
-        return _Made(row.run_id, claim, events, subscribers)
+        return subscribers
 
     async def _execute(
         self,

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from perdure.service.state import State
+    from perdure.store.records import RunRow
 
 _LOW_SPACE = 500 * 1024 * 1024
 _LOGS_READ = 200
@@ -85,11 +86,24 @@ def _runs(state: State) -> list[dict[str, Any]]:
         counts[status] = counts.get(status, 0) + 1
         if status == "interrupted":
             found.append(_finding("warn", f"run {row.run_id}", f"interrupted; `perdure resume {row.run_id[:12]}` goes on"))
+        found += _behind(state, row)
         path = os.path.join(state.run_dir(row), "worktree")
         if row.settled_at is not None and os.path.isdir(path):
             found.append(_finding("warn", f"run {row.run_id}", f"its worktree is left: {path}"))
     text = ", ".join(f"{count} {status}" for status, count in sorted(counts.items())) or "none"
     return [_finding("ok", "runs", text), *found]
+
+
+def _behind(state: State, row: RunRow) -> list[dict[str, Any]]:
+    """Whether the files of a run that nobody executes are older than its log: its owner died between the two."""
+    from perdure.views.run_directory import last_written_seq
+
+    last = state.store.last_event(row.no)
+    written = last_written_seq(os.path.join(state.run_dir(row), "progress.jsonl"))
+    if row.settled_at is None or last is None or written >= last.seq:
+        return []
+    text = f"its files end at event {written} of {last.seq}; `perdure rebuild {row.run_id[:12]}` makes them again"
+    return [_finding("warn", f"run {row.run_id}", text)]
 
 
 def _logs(runs: str) -> list[dict[str, Any]]:

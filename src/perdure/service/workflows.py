@@ -9,7 +9,7 @@ import msgspec
 
 from perdure.base.errors import NotFound, Refused
 from perdure.base.jsonvalue import JSON
-from perdure.graph.config import Config, command_argv, merge, read_config, resolved_command
+from perdure.graph.config import Config, command_argv, merge, read_config, with_whole_paths
 from perdure.graph.definition import GraphDefinition
 from perdure.graph.files import DiskFiles
 from perdure.graph.load import InvalidGraph, LoadedGraph, load_graph
@@ -120,21 +120,21 @@ def read_settings(path: str, home: StateHome, cwd: str) -> tuple[Config, str, st
         graph_path = os.path.join(os.path.dirname(path), config.graph)
         if not os.path.isfile(graph_path):
             raise NotFound(f"{path} names the graph {config.graph}, which is not there.")
-        layers.append(resolved_command(config))
+        layers.append(with_whole_paths(config))
     else:
         beside = os.path.join(os.path.dirname(path), "workflow.toml")
         read = read_config(beside)
         if read is not None and os.path.abspath(os.path.join(os.path.dirname(path), read[0].graph)) == os.path.abspath(path):
-            layers.append(resolved_command(read[0]))
+            layers.append(with_whole_paths(read[0]))
             toml_text = read[1]
     for folder in _upward(cwd):
         for name in (".perdure/settings.toml", "fabro.toml"):
             found = read_config(os.path.join(folder, name))
             if found is not None:
-                layers.append(resolved_command(found[0]))
+                layers.append(with_whole_paths(found[0]))
     own = read_config(home.settings)
     if own is not None:
-        layers.append(resolved_command(own[0]))
+        layers.append(with_whole_paths(own[0]))
     return merge(*layers, Config()), graph_path, toml_text
 
 
@@ -254,8 +254,7 @@ def _goal_of(config: Config, files: DiskFiles, path: str) -> str:
 
 
 def _directory(request: Request, config: Config) -> str:
-    directory = os.path.join(config.folder or request.cwd, config.directory) if config.directory else request.cwd
-    directory = os.path.abspath(os.path.join(request.cwd, directory))
+    directory = config.directory or os.path.abspath(request.cwd)
     if not os.path.isdir(directory):
         raise NotFound(f"The working directory {directory} is not there.")
     return directory

@@ -140,6 +140,8 @@ class RunDirectory:
     # What the engine calls
 
     def catch_up(self, events: Sequence[Event]) -> None:
+        if self._is_new:
+            _remove_unfinished(self.run_dir)
         written = last_written_seq(f"{self.run_dir}/progress.jsonl")
         self.files.enabled = False
         for event in events:
@@ -327,6 +329,14 @@ class RunDirectory:
         if isinstance(properties.get("manifest"), dict):
             folder = str(properties.get("folder"))
             self.files.write_json(f"cache/artifacts/files/{folder}/manifest.json", properties["manifest"])
+
+
+def _remove_unfinished(run_dir: str) -> None:
+    """Take away what an owner left that died while it made this directory under another name."""
+    parent, name = os.path.split(run_dir)
+    for other in os.listdir(parent) if os.path.isdir(parent) else []:
+        if other.startswith(f"{name}.") and other.endswith(".new"):
+            shutil.rmtree(os.path.join(parent, other), ignore_errors=True)
 
 
 def last_written_seq(path: str) -> int:
