@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import TypeAlias
 
 import msgspec
@@ -91,6 +92,7 @@ def parse_duration(text: str) -> Duration | None:
     return Duration(round(float(found[1]) * _UNITS[found[2]]), text) if found else None
 
 
+@lru_cache(maxsize=1024)
 def word_value(text: str) -> Value:
     """What a bare word means as a value."""
     lower = text.lower()
