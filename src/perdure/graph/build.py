@@ -18,6 +18,8 @@ from perdure.graph.tree import (
     Tree,
 )
 
+_BORDERS = (("start", "Mdiamond", ("start", "Start")), ("exit", "Msquare", ("exit", "Exit", "end", "End")))
+
 
 class _Scope:
     """Defaults and classes that hold inside a group."""
@@ -46,6 +48,7 @@ class Builder:
             for end in (edge.source, edge.target):
                 if end not in self._declared:
                     self._undeclared(edge, end)
+        settle_borders(self.graph)
         return self.graph
 
     def _group(self, statements: list[Statement], scope: _Scope, *, is_root: bool = False) -> None:
@@ -107,6 +110,18 @@ class Builder:
             key, value = renamed(attribute.key, plain(attribute.value), place)
             values[key] = value
         return values
+
+
+def settle_borders(graph: Graph) -> None:
+    """Without a start by its shape or type, the node named `start` is it, whatever shape it took from defaults; so the exit."""
+    for handler, shape, names in _BORDERS:
+        if graph.by_handler(handler):
+            continue
+        for name in names:
+            node = graph.nodes.get(name)
+            if node is not None and not node.text("type"):
+                node.attrs["shape"] = shape
+                break
 
 
 def _label(statements: list[Statement]) -> str | None:

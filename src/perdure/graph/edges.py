@@ -7,11 +7,12 @@ several the heaviest, then the first target by name. A jump in the outcome beats
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Literal
 
 import msgspec
 
-from perdure.graph.conditions import BadCondition, Lookup, evaluate, parse
+from perdure.graph.conditions import BadCondition, Condition, Lookup, evaluate, parse
 from perdure.graph.model import Edge
 
 Reason = Literal["condition", "preferred_label", "suggested_next", "unconditional", "jump"]
@@ -48,6 +49,16 @@ def choose_edge(
     plain = [edge for edge in edges if not edge.condition]
     if not unconditional:
         return None
+    wished = _wished(plain, preferred_label, suggested)
+    if wished is not None:
+        return wished
+    if not plain:
+        return None
+    return _taken(_best(plain) if share is None else _drawn(plain, share), "unconditional")
+
+
+def _wished(plain: Sequence[Edge], preferred_label: str | None, suggested: Sequence[str]) -> Choice | None:
+    """The edge that the outcome itself names: by its label, else by its target."""
     if preferred_label:
         wanted = normalised(preferred_label)
         for edge in plain:
@@ -57,17 +68,22 @@ def choose_edge(
         for edge in plain:
             if edge.target == target:
                 return _taken(edge, "suggested_next")
-    if not plain:
-        return None
-    return _taken(_best(plain) if share is None else _drawn(plain, share), "unconditional")
+    return None
 
 
 def holds(edge: Edge, lookup: Lookup) -> bool:
     """Whether the edge's condition holds; one that cannot be read does not."""
+    condition = _parsed(edge.condition)
+    return condition is not None and evaluate(condition, lookup)
+
+
+@lru_cache(maxsize=4096)
+def _parsed(text: str) -> Condition | None:
+    """The condition, parsed once for all visits; None when it cannot be read."""
     try:
-        return evaluate(parse(edge.condition), lookup)
+        return parse(text)
     except BadCondition:
-        return False
+        return None
 
 
 def normalised(label: str) -> str:

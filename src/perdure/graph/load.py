@@ -18,7 +18,7 @@ from perdure.graph.lexer import Places
 from perdure.graph.model import Graph
 from perdure.graph.parser import parse
 from perdure.graph.stylesheet import BadStylesheet, apply_stylesheet, parse_stylesheet
-from perdure.graph.variables import UnknownVariable, expand_source
+from perdure.graph.variables import expand_graph
 
 _FILE_ATTRIBUTES = ("prompt", "goal", "script", "model_stylesheet")
 
@@ -81,19 +81,15 @@ class _Loader:
 
     def graph(self, source: str, path: str, chain: tuple[str, ...]) -> Graph | None:
         """The graph of one text with its files and imports; `chain` names the files that led here."""
-        if source.startswith("\ufeff"):
-            source = source[1:]
-        try:
-            source = expand_source(source, self._variables)
-        except UnknownVariable as problem:
-            self.found.append(error("unknown_variable", str(problem), file=path))
+        source = source.removeprefix("\ufeff")
         tree, found = parse(source)
         self.found += [msgspec.structs.replace(each, file=path) for each in found]
         if tree is None:
             return None
         builder = Builder(self._dialect, Places(source))
         graph = builder.build(tree)
-        self.found += [msgspec.structs.replace(each, file=path) for each in builder.found]
+        unknown = expand_graph(graph, self._variables)
+        self.found += [msgspec.structs.replace(each, file=path) for each in [*builder.found, *unknown]]
         folder = os.path.dirname(path) or "."
         self._take_files(graph, folder, path)
         self._take_imports(graph, folder, path, (*chain, path))

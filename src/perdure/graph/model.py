@@ -128,7 +128,7 @@ class Edge(Attributes):
         return self.integer("weight") or 0
 
 
-class Graph(Attributes):
+class Graph(Attributes, dict=True):
     """A whole graph."""
 
     name: str = ""
@@ -142,11 +142,23 @@ class Graph(Attributes):
 
     def outgoing(self, node_id: str) -> list[Edge]:
         """The edges that leave a node, in their order."""
-        return [edge for edge in self.edges if edge.source == node_id]
+        return list(self._ends()[0].get(node_id, ()))
 
     def incoming(self, node_id: str) -> list[Edge]:
         """The edges that reach a node, in their order."""
-        return [edge for edge in self.edges if edge.target == node_id]
+        return list(self._ends()[1].get(node_id, ()))
+
+    def _ends(self) -> tuple[dict[str, list[Edge]], dict[str, list[Edge]]]:
+        """The edges by source and by target, made again when the list of edges is another or has grown."""
+        known = self.__dict__.get("ends")
+        if known is None or known[0] is not self.edges or known[1] != len(self.edges):
+            leaving: dict[str, list[Edge]] = {}
+            reaching: dict[str, list[Edge]] = {}
+            for edge in self.edges:
+                leaving.setdefault(edge.source, []).append(edge)
+                reaching.setdefault(edge.target, []).append(edge)
+            known = self.__dict__["ends"] = (self.edges, len(self.edges), leaving, reaching)
+        return known[2], known[3]
 
     def by_handler(self, handler: str) -> list[Node]:
         """The nodes that a handler runs."""
@@ -167,7 +179,7 @@ class Graph(Attributes):
     def digest(self) -> str:
         """Equal for graphs that mean the same, however they were written."""
         shown = self.to_json()
-        shown["edges"] = sorted(shown["edges"], key=lambda edge: digest(edge))
+        shown["edges"] = sorted(shown["edges"], key=digest)
         return digest(shown)
 
 

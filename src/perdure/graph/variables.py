@@ -5,8 +5,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from perdure.base.errors import Refused
+from perdure.graph.diagnostics import Diagnostic, error
+from perdure.graph.model import Attributes, Graph
 
 _NAME = re.compile(r"\$(\$|[A-Za-z_][A-Za-z0-9_]*)")
+
+_SCRIPTS = ("script", "tool_hooks.pre", "tool_hooks.post")
+_HARMLESS = re.compile(r"[\w .,:/@%+=-]*")
 
 _GOAL_MARK = "\ue000goal\ue001"
 
@@ -17,27 +22,70 @@ class UnknownVariable(Refused):
     code = "unknown_variable"
 
 
-def expand_source(source: str, variables: Mapping[str, str]) -> str:
-    """`$name` replaced in a whole file, before it is parsed; `$goal` waits, `$$` is `$`. Raises `UnknownVariable`.
+def expand_graph(graph: Graph, variables: Mapping[str, str]) -> list[Diagnostic]:
+    """`$name` replaced in every attribute of a graph; `$goal` waits, `$$` is `$`. What cannot be replaced is found.
 
-    Only files with variables are treated: without any, `$` is left to scripts.
+    Only graphs with variables are treated: without any, `$` is left to scripts. A value never becomes part of a shell's
+    text: a script gets it as a shell variable of that name.
     """
     if not variables:
-        return source
+        return []
+    found: list[Diagnostic] = []
+    holders: list[Attributes] = [graph, *graph.nodes.values(), *graph.edges]
+    for holder in holders:
+        for key, value in holder.attrs.items():
+            if not isinstance(value, str) or "$" not in value:
+                continue
+            try:
+                holder.attrs[key] = _expanded(key, value, holder, variables)
+            except UnknownVariable as problem:
+                node_id, line = getattr(holder, "id", None), getattr(holder, "line", None)
+                found.append(error("unknown_variable", f"{key}: {problem.message}", fix=problem.hint, node_id=node_id, line=line))
+    return found
+
+
+def _expanded(key: str, text: str, holder: Attributes, variables: Mapping[str, str]) -> str:
+    if key not in _SCRIPTS or text.startswith("@"):
+        return expand_text(text, variables)
+    if key == "script" and holder.text("language") == "python":
+        used = {name: variables[name] for name in _names(text) if name in variables}
+        for name, value in used.items():
+            if not _HARMLESS.fullmatch(value):
+                raise UnknownVariable(f"the value of ${name} cannot stand in a Python script.", hint="Read it from the environment.")
+        return expand_text(text, variables)
+    return _shell(text, variables)
+
+
+def expand_text(text: str, variables: Mapping[str, str]) -> str:
+    """`$name` replaced in a text. Raises `UnknownVariable`."""
 
     def value(found: re.Match[str]) -> str:
         name = found[1]
         if name == "$":
             return "$"
-        if name == "goal":
-            return found[0]
-        if name not in variables:
-            line = source.count("\n", 0, found.start()) + 1
-            known = ", ".join(sorted(variables))
-            raise UnknownVariable(f"Line {line}: ${name} has no value.", hint=f"Known: {known}. Write $${name} for '$'.")
-        return variables[name].replace("\\", "\\\\").replace('"', '\\"')
+        return found[0] if name == "goal" else variables[_known(name, variables)]
 
-    return _NAME.sub(value, source)
+    return _NAME.sub(value, text)
+
+
+def _shell(text: str, variables: Mapping[str, str]) -> str:
+    """A shell script whose first lines give its variables their values; the shell fills them in."""
+    import shlex
+
+    used = [_known(name, variables) for name in _names(text) if name != "goal"]
+    lines = [f"{name}={shlex.quote(variables[name])}" for name in dict.fromkeys(used)]
+    return "\n".join([*lines, _NAME.sub(lambda found: "$" if found[1] == "$" else found[0], text)])
+
+
+def _names(text: str) -> list[str]:
+    return [name for name in _NAME.findall(text) if name != "$"]
+
+
+def _known(name: str, variables: Mapping[str, str]) -> str:
+    if name not in variables:
+        known = ", ".join(sorted(variables))
+        raise UnknownVariable(f"${name} has no value.", hint=f"Known: {known}. Write $${name} for '$'.")
+    return name
 
 
 def expand_goal(text: str, goal: str) -> str:
