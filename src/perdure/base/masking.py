@@ -7,7 +7,6 @@ by the program that prints it.
 
 from __future__ import annotations
 
-import base64
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -101,6 +100,7 @@ class MaskedStream:
 
 def _forms(secret: str) -> set[bytes]:
     """How the secret may stand in a file."""
+    import base64
     from urllib.parse import quote
 
     import msgspec

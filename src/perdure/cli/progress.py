@@ -71,8 +71,8 @@ class Progress:
         if properties.get("handler_type") in ("start", "exit"):
             return
         name = one_line(str(properties.get("node_label") or event.step), 60)
-        where = f" ({event.step})" if event.step != properties.get("node_label") else ""
-        text = f"  {_MARKS.get(status, '·')} {name}{one_line(where, 60)}  {duration(properties.get('duration_ms'))}"
+        where = f" ({one_line(event.step or '', 60)})" if event.step != properties.get("node_label") else ""
+        text = f"  {_MARKS.get(status, '·')} {name}{where}  {duration(properties.get('duration_ms'))}"
         failure = properties.get("failure")
         if isinstance(failure, dict):
             text += f"\n      {one_line(str(failure.get('message')), 160)}"

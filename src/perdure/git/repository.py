@@ -24,6 +24,8 @@ class WrongWorktree(GitFailed):
 
 def find_repository(folder: str) -> Repository | None:
     """The repository that the folder belongs to; None when there is none, or no git."""
+    if not _may_be_inside(folder):
+        return None
     try:
         found = git(folder, "rev-parse", "--show-toplevel", check=False)
     except GitFailed:
@@ -39,6 +41,17 @@ def find_repository(folder: str) -> Repository | None:
         branch=branch.text if branch.code == 0 else None,
         is_clean=not changed_files(root),
     )
+
+
+def _may_be_inside(folder: str) -> bool:
+    """Whether any folder above has a `.git`: to look is cheaper than to call git."""
+    folder = os.path.realpath(folder)
+    while not os.path.lexists(os.path.join(folder, ".git")):
+        above = os.path.dirname(folder)
+        if above == folder:
+            return False
+        folder = above
+    return True
 
 
 def changed_files(root: str) -> list[str]:

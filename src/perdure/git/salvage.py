@@ -1,7 +1,6 @@
 """What a dead attempt left in a worktree: kept as a commit on a ref of its own, before the tree is reset."""
 
 import os
-import tempfile
 
 from perdure.base import failpoint
 from perdure.git.checkpoint import AUTHOR, EMAIL
@@ -19,6 +18,8 @@ def salvage(worktree: str, run_id: str, label: str) -> str | None:
     identity = {
         "GIT_AUTHOR_NAME": AUTHOR, "GIT_AUTHOR_EMAIL": EMAIL, "GIT_COMMITTER_NAME": AUTHOR, "GIT_COMMITTER_EMAIL": EMAIL,
     }  # fmt: skip
+    import tempfile
+
     with tempfile.TemporaryDirectory() as folder:
         index = {"GIT_INDEX_FILE": os.path.join(folder, "index")}
         git(worktree, "read-tree", "HEAD", env=index)

@@ -25,7 +25,7 @@ MAX_TOTAL = 50 * 1024 * 1024
 
 async def capture(run: RunContext, runtime: Runtime, node: Node, visit: int) -> None:
     """After a node: copy what the patterns name and the node has written."""
-    if not runtime.options.artifacts or runtime.options.dry_run or node.handler in ("start", "exit"):
+    if runtime.options.dry_run or node.handler in ("start", "exit"):
         return
     input: dict[str, JSON] = {"node": node.id, "visit": visit, "patterns": list(runtime.options.artifacts)}
     result = await run.step("+capture", "graph.capture", input)

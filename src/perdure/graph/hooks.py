@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import os
-import re
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -50,6 +48,10 @@ class Hooks:
         return None
 
     def _matching(self, event: str, node_id: str) -> list[tuple[int, Hook]]:
+        if not self._hooks:
+            return []
+        import re
+
         node = self._runtime.graph.nodes.get(node_id)
         handler = node.handler if node else ""
         return [
@@ -73,6 +75,8 @@ def blocks(hook: Hook) -> bool:
 
 def decision_of(exit_code: int | None, stdout: str, stderr: str, *, blocking: bool) -> dict[str, Any]:
     """What a hook decided: by its answer, else by its exit code (2 blocks; any but 0 when it is blocking)."""
+    import json
+
     try:
         value = json.loads(stdout) if stdout.strip().startswith("{") else None
     except ValueError:

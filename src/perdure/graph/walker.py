@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from perdure.graph import failures, routing, workspace
-from perdure.graph.capture import capture
 from perdure.graph.context import StageRecord
 from perdure.graph.edges import Choice
 from perdure.graph.outcome import NodeOutcome, failed
@@ -70,7 +69,9 @@ class Walker:
             outcome = await visit_node(self._run, runtime, runtime.main, node, number)
         state.take(node.id, outcome)
         note_stage(state.stages, node, outcome, number)
-        await capture(self._run, runtime, node, number)
+        if runtime.options.artifacts:
+            
+            await capture(self._run, runtime, node, number)
         await self._hooks.fire("stage_complete" if outcome.is_good else "stage_failed", node.id)
         choice = await routing.choose(self._run, runtime, runtime.main, node, outcome)
         if choice is not None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import random
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -87,7 +86,8 @@ class Engine:
         self.mask = mask
         self.clock = clock or SystemClock()
         self.park = park
-        self.random = random.Random(seed).random
+        self._seed = seed
+        self._random: Callable[[], float] | None = None
         self._subscribers = subscribers
         self._run_dir = run_dir
         self.committer = Committer(store)
@@ -95,6 +95,14 @@ class Engine:
         self._made: dict[str, _Made] = {}
         self._watching: asyncio.TimerHandle | None = None
         self._marker = 0
+
+    def random(self) -> float:
+        """A number from 0 to 1."""
+        if self._random is None:
+            from random import Random
+
+            self._random = Random(self._seed).random
+        return self._random()
 
     # Making runs
 

@@ -70,9 +70,18 @@ def script_argv(script: str, language: str) -> list[str]:
     """How a node's script is run: by bash (by sh where there is none), or by Python."""
     if language == "python":
         return [sys.executable or "python3", "-c", script]
-    from shutil import which
+    return [find_program("bash", os.environ.get("PATH")) or "/bin/sh", "-c", script]
 
-    return [which("bash") or "/bin/sh", "-c", script]
+
+def find_program(name: str, path: str | None) -> str | None:
+    """Where a program is, by its name or path; None when it is not there or cannot be run."""
+    if os.sep in name:
+        return name if os.access(name, os.X_OK) else None
+    for folder in (path or os.defpath).split(os.pathsep):
+        found = os.path.join(folder, name)
+        if os.path.isfile(found) and os.access(found, os.X_OK):
+            return found
+    return None
 
 
 async def run_command(
@@ -198,13 +207,11 @@ class _Output(asyncio.SubprocessProtocol):
 
 
 def _check(spec: CommandSpec) -> None:
-    from shutil import which
-
     if not os.path.isdir(spec.cwd):
         raise CommandMissing(f"The folder {spec.cwd} is not there.", hint="Was it moved or removed?")
     program = spec.argv[0]
-    found = which(program, path=spec.env.get("PATH")) if os.sep not in program else program
-    if found is None or not os.access(os.path.join(spec.cwd, found), os.X_OK):
+    inside = os.path.join(spec.cwd, program) if os.sep in program else program
+    if find_program(inside, spec.env.get("PATH")) is None:
         raise CommandMissing(f"There is no program {program}.", hint="Install it, or correct its name.")
 
 

@@ -27,7 +27,7 @@ def members(group: Group) -> list[int]:
     own = os.getpid()
     leader_lives = process.liveness(group.leader) == "alive"
     found = []
-    for pid in _all_pids():
+    for pid in _pids_since(group.leader.pid):
         started = process.started_at(pid) if pid != own else None
         # What the command started began after it, so older processes need no closer look.
         if started is not None and started >= group.leader.started and _belongs(pid, group, leader_lives):
@@ -53,6 +53,17 @@ def _has_mark(pid: int, mark: str) -> bool:
             return f"{MARK}={mark}".encode() in file.read().split(b"\0")
     except OSError:
         return False
+
+
+def _pids_since(first: int) -> list[int]:
+    """The pids that were given out since this one, or all when the numbers have begun again."""
+    pids = _all_pids()
+    try:
+        with open("/proc/loadavg", "rb") as file:
+            last = int(file.read().split()[-1])
+    except OSError:
+        return pids
+    return [pid for pid in pids if first <= pid <= last] if last >= first else pids
 
 
 def _all_pids() -> list[int]:

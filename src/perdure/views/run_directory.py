@@ -12,7 +12,6 @@ renamed: it is there with its first files, or not at all.
 from __future__ import annotations
 
 import os
-import shutil
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -111,7 +110,9 @@ class Files:
             with suppress(OSError):
                 os.link(source, temporary)
         if not os.path.exists(temporary):
-            shutil.copyfile(source, temporary)
+            from shutil import copyfile
+
+            copyfile(source, temporary)
             os.chmod(temporary, 0o600)
         os.rename(temporary, path)
 
@@ -333,6 +334,8 @@ class RunDirectory:
 
 def _remove_unfinished(run_dir: str) -> None:
     """Take away what an owner left that died while it made this directory under another name."""
+    import shutil
+
     parent, name = os.path.split(run_dir)
     for other in os.listdir(parent) if os.path.isdir(parent) else []:
         if other.startswith(f"{name}.") and other.endswith(".new"):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from difflib import get_close_matches
 
 from perdure.graph.attributes import ATTRIBUTES, DRAWING, FIDELITIES
 from perdure.graph.diagnostics import Diagnostic, error, warning
@@ -124,6 +123,8 @@ def unknown_attribute(graph: Graph, _dialect: Dialect) -> Iterator[Diagnostic]:
     for holder, name in _holders(graph):
         for key in holder.attrs:
             if key not in ATTRIBUTES and key not in DRAWING and not key.startswith(("x-", "x_", "human.", "manager.", "stack.")):
+                from difflib import get_close_matches
+
                 close = get_close_matches(key, names, 1, 0.75)
                 fix = f"Did you mean {close[0]}?" if close else None
                 yield warning("unknown_attribute", f"{name} has {key}, which means nothing here.", fix=fix)
