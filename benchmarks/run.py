@@ -77,7 +77,9 @@ def in_process(folder: Path, times: int, quick: bool) -> dict[str, Metric]:
         rates = [workload.fan_out(folder, 1_000, 64, durability) for _ in range(times)]
         # At `normal` the floor commits each step by itself; at `full` it shares commits of 64, as an engine must.
         floors = [
-            floor_rate(folder, 1_000, durability) if durability == "normal" else 64 * floor_rate(folder, 1_000 // 64, durability, 64)
+            floor_rate(folder, 1_000, durability)
+            if durability == "normal"
+            else 64 * floor_rate(folder, 1_000 // 64, durability, 64)
             for _ in range(times)
         ]
         metrics[f"fan_out_{durability}"] = {
@@ -134,7 +136,11 @@ def whole_process(folder: Path, times: int, quick: bool) -> dict[str, Metric]:
             "value": round(statistics.median(values) * 1000, 1),
             "unit": "ms",
             "floor": round(statistics.median(floors) * 1000, 1),
-            "settings": {"floor": "python -c pass", "times": round(statistics.median(ratios[1:]), 2), "runs_listed": runs},
+            "settings": {
+                "floor": "python -c pass",
+                "times": round(statistics.median(ratios[1:]), 2),
+                "runs_listed": runs,
+            },
         }
     values, floors = [], []
     for number in range(times):
@@ -147,7 +153,12 @@ def whole_process(folder: Path, times: int, quick: bool) -> dict[str, Metric]:
         "value": round(statistics.median(values) * 1000, 1),
         "unit": "ms",
         "floor": round(statistics.median(floors) * 1000, 1),
-        "settings": {"floor": "python -c pass", "times": round(statistics.median(v / f for v, f in zip(values, floors, strict=True)), 2), "steps": 1_000, "killed_at": 500},
+        "settings": {
+            "floor": "python -c pass",
+            "times": round(statistics.median(v / f for v, f in zip(values, floors, strict=True)), 2),
+            "steps": 1_000,
+            "killed_at": 500,
+        },
     }
     metrics["memory_10000_steps"] = {
         "value": workload.memory_of(folder / "memory", 10_000, environ),
@@ -193,7 +204,12 @@ def main() -> None:
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     print_table(metrics)
-    about = {"python": platform.python_version(), "machine": platform.machine(), "cores": os.cpu_count(), "date": time.strftime("%Y-%m-%d")}
+    about = {
+        "python": platform.python_version(),
+        "machine": platform.machine(),
+        "cores": os.cpu_count(),
+        "date": time.strftime("%Y-%m-%d"),
+    }
     Path(arguments.output).write_text(json.dumps({"metrics": metrics, "about": about}, indent=2) + "\n")
 
 

@@ -26,12 +26,12 @@ from perdure.service.state import State, open_state
 
 
 @operation("bench.noop", effects=False)
-def noop(op: Any, input: Any) -> Any:
+def noop(_op: Any, input: Any) -> Any:
     return {"i": input}
 
 
 @operation("bench.effect")
-def effect(op: Any, input: Any) -> Any:
+def effect(_op: Any, input: Any) -> Any:
     return {"i": input}
 
 
@@ -121,7 +121,14 @@ def bytes_per_step(folder: Path, steps: int) -> int:
     """What stays on disk for a step: the database and the run's log."""
     sequential(folder, steps, "bench.noop", "normal")
     state = folder / "state"
-    return sum(path.stat().st_size for path in state.rglob("*") if path.is_file() and not path.name.endswith(("-wal", "-shm"))) // steps
+    return (
+        sum(
+            path.stat().st_size
+            for path in state.rglob("*")
+            if path.is_file() and not path.name.endswith(("-wal", "-shm"))
+        )
+        // steps
+    )
 
 
 def make_finished_runs(folder: Path, count: int) -> None:
@@ -136,7 +143,17 @@ def make_finished_runs(folder: Path, count: int) -> None:
         run_id = ids.new_ulid()
         db.execute(
             "insert into runs (run_id, name, kind, status, created_at, started_at, settled_at, run_dir, record) values (?,?,?,?,?,?,?,?,?)",
-            (run_id, "ship", "graph", "succeeded", 1_700_000_000_000 + number, 1_700_000_000_001, 1_700_000_001_000, f"{folder}/runs/20260307-{run_id}", record),
+            (
+                run_id,
+                "ship",
+                "graph",
+                "succeeded",
+                1_700_000_000_000 + number,
+                1_700_000_000_001,
+                1_700_000_001_000,
+                f"{folder}/runs/20260307-{run_id}",
+                record,
+            ),
         )
     db.execute("commit")
     state.close()

@@ -13,16 +13,15 @@ import subprocess
 import sys
 from pathlib import Path
 
+# What is imported late is imported now, so that a forked process starts at once.
+import perdure.agents.command
+import perdure.graph.interpreter
+import perdure.graph.node
+import perdure.service.asking
+import perdure.service.showing
+import perdure.service.workflows  # noqa: F401
 from perdure.base import failpoint
 from perdure.cli.main import run as command_line
-
-# What is imported late is imported now, so that a forked process starts at once.
-import perdure.agents.command  # noqa: E402, F401
-import perdure.graph.interpreter  # noqa: E402, F401
-import perdure.graph.node  # noqa: E402, F401
-import perdure.service.asking  # noqa: E402, F401
-import perdure.service.showing  # noqa: E402, F401
-import perdure.service.workflows  # noqa: E402, F401
 
 HERE = Path(__file__).parent
 
@@ -135,7 +134,9 @@ def observed(folder: Path, *, git: bool) -> dict[str, object]:
         "status": top["status"],
         "completed": checkpoint["completed_nodes"],
         "visits": checkpoint["node_visits"],
-        "context": {key: value for key, value in sorted(context.items()) if "head_sha" not in key and key != "parallel.results"},
+        "context": {
+            key: value for key, value in sorted(context.items()) if "head_sha" not in key and key != "parallel.results"
+        },
         "conclusion": json.loads((run_dir / "conclusion.json").read_text())["status"],
         "nodes": sorted(p.relative_to(run_dir).as_posix() for p in (run_dir / "nodes").rglob("*") if p.is_file()),
         "child": json.loads((run_dir / "nodes/child/child/conclusion.json").read_text())["status"],
@@ -153,7 +154,9 @@ def observed(folder: Path, *, git: bool) -> dict[str, object]:
         seen["commits"] = [line.partition(": ")[2] for line in log.splitlines()]
         seen["worktree"] = (run_dir / "worktree").exists()
         patch = (run_dir / "final.patch").read_text()
-        seen["patch"] = sorted(line for line in patch.splitlines() if line.startswith(("+", "-")) and "index" not in line)
+        seen["patch"] = sorted(
+            line for line in patch.splitlines() if line.startswith(("+", "-")) and "index" not in line
+        )
     return seen
 
 
@@ -180,7 +183,11 @@ def main() -> None:
     Path(log).unlink(missing_ok=True)
     code, _ = to_the_end(forked(run_line(), log=log))
     labels = Path(log).read_text().splitlines()
-    print(json.dumps({"k": 0, "code": code, "seen": observed(folder, git=git), "effects": effects(folder), "writes": len(labels)}))
+    print(
+        json.dumps(
+            {"k": 0, "code": code, "seen": observed(folder, git=git), "effects": effects(folder), "writes": len(labels)}
+        )
+    )
     late = "--late" in sys.argv
     if late:
         labels = late_labels(folder, log, git=git)

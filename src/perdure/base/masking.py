@@ -14,7 +14,17 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 MASK = b"[masked]"
-_SUFFIXES = ("_API_KEY", "_APIKEY", "_SECRET", "_TOKEN", "_PASSWORD", "_PASSWD", "_CREDENTIAL", "_CREDENTIALS", "_KEY_ID")
+_SUFFIXES = (
+    "_API_KEY",
+    "_APIKEY",
+    "_SECRET",
+    "_TOKEN",
+    "_PASSWORD",
+    "_PASSWD",
+    "_CREDENTIAL",
+    "_CREDENTIALS",
+    "_KEY_ID",
+)
 _NAMES = frozenset({"SECRET", "TOKEN", "PASSWORD", "API_KEY", "APIKEY", "CREDENTIALS"})
 _MIN_LENGTH = 6
 _SHAPES = (

@@ -41,7 +41,16 @@ def copy_command(context: click.Context, kind: str, run: str, target: str | None
             if as_json:
                 print_json(stops)
             else:
-                rows = [[f"@{stop.ordinal}", f"{stop.node_id}@{stop.visit}", stop.status, stop.next_node_id or "-", (stop.git_commit_sha or "-")[:12]] for stop in stops]
+                rows = [
+                    [
+                        f"@{stop.ordinal}",
+                        f"{stop.node_id}@{stop.visit}",
+                        stop.status,
+                        stop.next_node_id or "-",
+                        (stop.git_commit_sha or "-")[:12],
+                    ]
+                    for stop in stops
+                ]
                 table(rows, ["ORDINAL", "NODE", "STATUS", "NEXT", "COMMIT"])
             return 0
         stop = find_stop(stops, target, row.run_id)

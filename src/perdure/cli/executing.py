@@ -49,7 +49,19 @@ def print_result(state: State, result: RunResult, *, as_json: bool, quiet: bool 
     assert row is not None
     shown = show_run(state, row)
     if as_json:
-        keys = ("run_id", "name", "kind", "status", "status_reason", "started_at", "duration_ms", "run_dir", "questions", "failure", "output")
+        keys = (
+            "run_id",
+            "name",
+            "kind",
+            "status",
+            "status_reason",
+            "started_at",
+            "duration_ms",
+            "run_dir",
+            "questions",
+            "failure",
+            "output",
+        )
         print_json({key: shown.get(key) for key in keys} | {"reason": result.reason})
         return
     print_summary(shown, quiet=quiet)
@@ -80,4 +92,6 @@ def print_summary(shown: dict[str, Any], *, quiet: bool = False) -> None:
         if not question["answered"]:
             choices = " | ".join(f"{option['key']}" for option in question.get("options") or []) or "TEXT"
             say(f"\n  Waits for a person: {question['text']}")
-            say(f"  Answer with  perdure answer {shown['run_id'][:12]} {choices}   then  perdure resume {shown['run_id'][:12]}")
+            say(
+                f"  Answer with  perdure answer {shown['run_id'][:12]} {choices}   then  perdure resume {shown['run_id'][:12]}"
+            )

@@ -34,7 +34,10 @@ COMMANDS = {
     "rm": ("perdure.cli.commands.rm:rm", "Remove settled runs."),
     "prune": ("perdure.cli.commands.prune:prune", "Remove old settled runs; shows them first."),
     "export": ("perdure.cli.commands.export:export", "Copy a run as files into a folder."),
-    "rebuild": ("perdure.cli.commands.rebuild:rebuild", "Make lost files again from the log, or a lost log from files."),
+    "rebuild": (
+        "perdure.cli.commands.rebuild:rebuild",
+        "Make lost files again from the log, or a lost log from files.",
+    ),
     "validate": ("perdure.cli.commands.validate:validate", "Check a workflow."),
     "parse": ("perdure.cli.commands.parse:parse", "Print a workflow's syntax tree as JSON."),
     "graph": ("perdure.cli.commands.graph:graph", "Draw a workflow."),
@@ -117,7 +120,7 @@ def run(arguments: list[str]) -> int:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return 141
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - the last resort: one line for people, all of it with --debug
         return _failed(error, as_json, debug="--debug" in arguments)
     return result if isinstance(result, int) else 0
 
@@ -147,7 +150,10 @@ def _failed(error: Exception, as_json: bool, *, debug: bool) -> int:
     if as_json:
         print_error("unexpected", f"{type(error).__name__}: {error}", "Run again with --debug.")
     else:
-        click.echo(f"error: unexpected {type(error).__name__}: {escaped(str(error))}. Run again with --debug for all of it.", err=True)
+        click.echo(
+            f"error: unexpected {type(error).__name__}: {escaped(str(error))}. Run again with --debug for all of it.",
+            err=True,
+        )
     return 2
 
 

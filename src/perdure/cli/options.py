@@ -31,9 +31,21 @@ def workflow_options(function: F) -> F:
         click.argument("workflow", metavar="WORKFLOW"),
         click.option("--goal", help="What the run is for."),
         click.option("--goal-file", type=click.Path(exists=True, dir_okay=False), help="A file with the goal."),
-        click.option("--label", "labels", multiple=True, callback=pairs, metavar="K=V", help="A label; may be repeated."),
-        click.option("-v", "--var", "variables", multiple=True, callback=pairs, metavar="K=V", help="A value for $K in the graph."),
-        click.option("-I", "--input", "inputs", multiple=True, callback=pairs, metavar="K=V", help="A value for {{ inputs.K }}."),
+        click.option(
+            "--label", "labels", multiple=True, callback=pairs, metavar="K=V", help="A label; may be repeated."
+        ),
+        click.option(
+            "-v",
+            "--var",
+            "variables",
+            multiple=True,
+            callback=pairs,
+            metavar="K=V",
+            help="A value for $K in the graph.",
+        ),
+        click.option(
+            "-I", "--input", "inputs", multiple=True, callback=pairs, metavar="K=V", help="A value for {{ inputs.K }}."
+        ),
         click.option("--dry-run", is_flag=True, help="Simulate every step; nothing is started."),
         click.option("--auto-approve", is_flag=True, help="Answer every gate with its first choice."),
         click.option("--no-retro", is_flag=True, help="Write no retrospective."),

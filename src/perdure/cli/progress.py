@@ -59,7 +59,10 @@ class Progress:
 
     def _started(self, event: Event, properties: dict[str, Any]) -> None:
         if properties.get("node_id") and event.step is not None:
-            self._running[event.step] = (one_line(str(properties.get("node_label") or event.step), 60), time.monotonic())
+            self._running[event.step] = (
+                one_line(str(properties.get("node_label") or event.step), 60),
+                time.monotonic(),
+            )
             self.flush()
 
     def _ended(self, event: Event, properties: dict[str, Any]) -> None:
@@ -67,7 +70,9 @@ class Progress:
             return
         self._running.pop(event.step or "", None)
         result = properties.get("result")
-        status = (result.get("status") if isinstance(result, dict) else None) or ("failed" if properties.get("failure") else "succeeded")
+        status = (result.get("status") if isinstance(result, dict) else None) or (
+            "failed" if properties.get("failure") else "succeeded"
+        )
         if properties.get("handler_type") in ("start", "exit"):
             return
         name = one_line(str(properties.get("node_label") or event.step), 60)
@@ -80,7 +85,9 @@ class Progress:
 
     def _retrying(self, event: Event, properties: dict[str, Any]) -> None:
         wait = duration(properties.get("delay_ms"))
-        self._say(f"  ↻ {event.step}: attempt {properties.get('attempt')} of {properties.get('max_attempts')} in {wait}")
+        self._say(
+            f"  ↻ {event.step}: attempt {properties.get('attempt')} of {properties.get('max_attempts')} in {wait}"
+        )
 
     def _interrupted(self, event: Event, _properties: dict[str, Any]) -> None:
         self._say(f"  ! {event.step} was interrupted; it starts again")

@@ -69,12 +69,17 @@ class TerminalInterviewer:
                     click.echo(f"  {escaped(str(error))}", err=True)
 
 
+def _set(ready: asyncio.Future[None]) -> None:
+    if not ready.done():
+        ready.set_result(None)
+
+
 async def _read_line() -> str | None:
     """A line from the terminal, without holding up the run; None at the end of input."""
     loop = asyncio.get_running_loop()
     ready: asyncio.Future[None] = loop.create_future()
     handle = sys.stdin.fileno()
-    loop.add_reader(handle, lambda: ready.done() or ready.set_result(None))
+    loop.add_reader(handle, lambda: _set(ready))
     try:
         await ready
     finally:

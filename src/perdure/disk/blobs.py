@@ -84,7 +84,9 @@ class Blobs:
             with open(path, "rb") as file:
                 content = file.read()
         except FileNotFoundError as error:
-            raise BlobMissing(f"Blob {digest} is missing: {path}.", hint="Restore it from a copy of the state.") from error
+            raise BlobMissing(
+                f"Blob {digest} is missing: {path}.", hint="Restore it from a copy of the state."
+            ) from error
         if hashlib.sha256(content).hexdigest() != digest:
             raise BlobDamaged(f"Blob {path} is damaged.", hint="Restore it from a copy of the state.")
         return content

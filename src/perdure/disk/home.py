@@ -65,7 +65,7 @@ class StateHome(msgspec.Struct, frozen=True):
 
 
 def find_state_home(given: str | None, environ: Mapping[str, str]) -> StateHome:
-    """`--state-dir`, else `$PERDURE_STATE_HOME`, else `$XDG_STATE_HOME/perdure`, else `%LOCALAPPDATA%\\perdure` on Windows,
+    r"""`--state-dir`, else `$PERDURE_STATE_HOME`, else `$XDG_STATE_HOME/perdure`, else `%LOCALAPPDATA%\perdure` on Windows,
     else `~/.local/state/perdure`. Raises `NoStateHome` when none of these names a folder."""
     named = given or environ.get("PERDURE_STATE_HOME")
     if named:

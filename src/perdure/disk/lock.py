@@ -8,7 +8,7 @@ import os
 import stat
 import time
 from contextlib import suppress
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, Self
 
 from perdure.base import failpoint
 from perdure.base.errors import OwnedElsewhere
@@ -75,7 +75,7 @@ class PidLock:
                 if take_over:
                     self.acquire()
                 elif not self._create():
-                    raise Locked(self.path, describe_holder(self.path))
+                    raise Locked(self.path, describe_holder(self.path))  # noqa: TRY301 - waits like the other
             except Locked:
                 if time.monotonic() >= deadline:
                     raise
@@ -94,7 +94,7 @@ class PidLock:
             with suppress(FileNotFoundError):
                 os.unlink(self.path)
 
-    def __enter__(self) -> "PidLock":
+    def __enter__(self) -> Self:
         self.acquire()
         return self
 

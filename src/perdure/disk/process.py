@@ -5,12 +5,12 @@ elsewhere psutil does.
 """
 
 import os
-import sys
 from typing import Literal
 
 import msgspec
 
 Liveness = Literal["alive", "dead", "unknown"]
+_HAS_PROC = os.path.exists("/proc/self/stat")
 
 
 class Identity(msgspec.Struct, frozen=True):
@@ -54,7 +54,7 @@ def started_at(pid: int) -> int | None:
     """When the process with this pid began; None when there is none. A zombie is none: it does nothing any more."""
     if pid <= 0:
         return None
-    if sys.platform == "linux":
+    if _HAS_PROC:
         try:
             with open(f"/proc/{pid}/stat", "rb") as file:
                 # The name may hold spaces and parentheses, so the fields are counted from its end.
@@ -74,7 +74,7 @@ def started_at(pid: int) -> int | None:
 def start_time_ms(pid: int) -> int | None:
     """When the process began, in epoch milliseconds; None when there is none. Good to about 10 ms."""
     started = started_at(pid)
-    if started is None or sys.platform != "linux":
+    if started is None or not _HAS_PROC:
         return started
     return _boot_time_ms() + started * 1000 // os.sysconf("SC_CLK_TCK")
 

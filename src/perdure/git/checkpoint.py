@@ -42,11 +42,18 @@ def commit_checkpoint(worktree: str, checkpoint: Checkpoint, exclude: Sequence[s
 
     Commits even when nothing changed. Only files that no pattern excludes are added; tracked ones stay tracked.
     """
-    head = git(worktree, "log", "-1", "--format=%H%n%(trailers:key=Perdure-Run,valueonly)%(trailers:key=Perdure-Completed,valueonly)")
+    head = git(
+        worktree,
+        "log",
+        "-1",
+        "--format=%H%n%(trailers:key=Perdure-Run,valueonly)%(trailers:key=Perdure-Completed,valueonly)",
+    )
     lines = head.text.split()
     if lines[1:] == [checkpoint.run_id, str(checkpoint.completed)]:
         return lines[0]
-    patterns = [f":(exclude,glob)**/{name}/**" for name in EXCLUDED] + [f":(exclude,glob)**/{name}" for name in EXCLUDED]
+    patterns = [f":(exclude,glob)**/{name}/**" for name in EXCLUDED] + [
+        f":(exclude,glob)**/{name}" for name in EXCLUDED
+    ]
     patterns += [f":(exclude,glob){pattern}" for pattern in exclude]
     failpoint.before_write("git.checkpoint")
     git(worktree, "add", "--all", "--", ".", *patterns)

@@ -8,7 +8,16 @@ import msgspec
 
 from perdure.base.errors import EnvironmentFault
 
-_ALWAYS = ("-c", "core.hooksPath=/dev/null", "-c", "commit.gpgSign=false", "-c", "gc.auto=0", "-c", "core.quotePath=false")
+_ALWAYS = (
+    "-c",
+    "core.hooksPath=/dev/null",
+    "-c",
+    "commit.gpgSign=false",
+    "-c",
+    "gc.auto=0",
+    "-c",
+    "core.quotePath=false",
+)
 
 
 class GitFailed(EnvironmentFault):

@@ -18,7 +18,7 @@ class AttributeKind(msgspec.Struct, frozen=True):
     meaning: str
 
 
-def _a(name: str, kind: Kind, places: str, default: str | int | float | bool | None, meaning: str) -> AttributeKind:
+def _a(name: str, kind: Kind, places: str, default: str | float | bool | None, meaning: str) -> AttributeKind:
     names: dict[str, Place] = {"g": "graph", "n": "node", "e": "edge"}
     return AttributeKind(name, kind, tuple(names[sign] for sign in places), default, meaning)
 
@@ -93,9 +93,46 @@ ATTRIBUTES = {
 
 # Graphviz draws with these; here they mean nothing and are no mistake.
 DRAWING = frozenset(
-    "color fillcolor fontcolor fontname fontsize style penwidth bgcolor margin nodesep ranksep splines width height "
-    "fixedsize tooltip URL href dir arrowhead arrowtail labelloc labeljust rank constraint pad peripheries comment "
-    "xlabel headlabel taillabel minlen ordering compound concentrate size ratio dpi".split()
+    [
+        "color",
+        "fillcolor",
+        "fontcolor",
+        "fontname",
+        "fontsize",
+        "style",
+        "penwidth",
+        "bgcolor",
+        "margin",
+        "nodesep",
+        "ranksep",
+        "splines",
+        "width",
+        "height",
+        "fixedsize",
+        "tooltip",
+        "URL",
+        "href",
+        "dir",
+        "arrowhead",
+        "arrowtail",
+        "labelloc",
+        "labeljust",
+        "rank",
+        "constraint",
+        "pad",
+        "peripheries",
+        "comment",
+        "xlabel",
+        "headlabel",
+        "taillabel",
+        "minlen",
+        "ordering",
+        "compound",
+        "concentrate",
+        "size",
+        "ratio",
+        "dpi",
+    ]
 )
 
 FIDELITIES = ("full", "truncate", "compact", "summary:low", "summary:medium", "summary:high")

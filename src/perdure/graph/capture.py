@@ -40,7 +40,9 @@ def copy_files(op: OperationContext, input: dict[str, Any]) -> JSON:
     """Copy files into the run directory; a file that was copied before with the same content is left out."""
     runtime: Runtime = op.local
     root = os.path.realpath(runtime.main.work_dir)
-    target = os.path.join(runtime.run_dir, "cache", "artifacts", "files", file_name(input["node"]), f"retry_{input['visit']}")
+    target = os.path.join(
+        runtime.run_dir, "cache", "artifacts", "files", file_name(input["node"]), f"retry_{input['visit']}"
+    )
     assets: list[JSON] = []
     skipped = total = 0
     seen: set[str] = runtime.captured

@@ -86,7 +86,7 @@ def _term(text: str, whole: str) -> Condition:
         raise BadCondition(f"The condition {whole!r} has an operator without a side.")
     if text.startswith("!") and not text.startswith("!="):
         return Negation(_term(text[1:].strip(), whole))
-    if "(" in text.split('"')[0] and not re.search(r"\bmatches\b", text):
+    if "(" in text.split('"', maxsplit=1)[0] and not re.search(r"\bmatches\b", text):
         raise BadCondition(f"The condition {whole!r} has parentheses; there are none.")
     found = _OPERATOR.search(text)
     if found is None:

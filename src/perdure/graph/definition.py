@@ -23,7 +23,9 @@ class GraphDefinition:
 
     kind = "graph"
 
-    def __init__(self, graph: Graph, source: str, path: str, dialect: Dialect, files: dict[str, str], options: Options) -> None:
+    def __init__(
+        self, graph: Graph, source: str, path: str, dialect: Dialect, files: dict[str, str], options: Options
+    ) -> None:
         self.graph = graph
         self.name = graph.name
         self.source = source
@@ -75,12 +77,24 @@ def differences(before: Graph, after: Graph) -> list[str]:
     texts += [f"+ node {name}" for name in after.nodes if name not in before.nodes]
     for name in before.nodes.keys() & after.nodes.keys():
         old, new = before.nodes[name].attrs, after.nodes[name].attrs
-        texts += [f"~ node {name}: {key} {_short(old.get(key))} -> {_short(new.get(key))}" for key in sorted(old.keys() | new.keys()) if old.get(key) != new.get(key)]
+        texts += [
+            f"~ node {name}: {key} {_short(old.get(key))} -> {_short(new.get(key))}"
+            for key in sorted(old.keys() | new.keys())
+            if old.get(key) != new.get(key)
+        ]
     old_edges = [(edge.source, edge.target, edge.label, edge.condition, edge.weight) for edge in before.edges]
     new_edges = [(edge.source, edge.target, edge.label, edge.condition, edge.weight) for edge in after.edges]
-    texts += [f"- edge {edge[0]} -> {edge[1]} {edge[3] or edge[2]}".rstrip() for edge in old_edges if edge not in new_edges]
-    texts += [f"+ edge {edge[0]} -> {edge[1]} {edge[3] or edge[2]}".rstrip() for edge in new_edges if edge not in old_edges]
-    texts += [f"~ graph: {key}" for key in sorted(before.attrs.keys() | after.attrs.keys()) if before.attrs.get(key) != after.attrs.get(key)]
+    texts += [
+        f"- edge {edge[0]} -> {edge[1]} {edge[3] or edge[2]}".rstrip() for edge in old_edges if edge not in new_edges
+    ]
+    texts += [
+        f"+ edge {edge[0]} -> {edge[1]} {edge[3] or edge[2]}".rstrip() for edge in new_edges if edge not in old_edges
+    ]
+    texts += [
+        f"~ graph: {key}"
+        for key in sorted(before.attrs.keys() | after.attrs.keys())
+        if before.attrs.get(key) != after.attrs.get(key)
+    ]
     return texts or ["~ the graph"]
 
 

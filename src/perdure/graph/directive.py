@@ -9,7 +9,14 @@ from perdure.graph.names import is_status, status_word
 from perdure.graph.outcome import NodeOutcome, failed
 from perdure.kernel.outcome import Failure
 
-WORDS = ("outcome", "preferred_next_label", "preferred_label", "failure_reason", "suggested_next_ids", "context_updates")
+WORDS = (
+    "outcome",
+    "preferred_next_label",
+    "preferred_label",
+    "failure_reason",
+    "suggested_next_ids",
+    "context_updates",
+)
 
 
 def find_directive(text: str) -> dict[str, Any] | None:

@@ -38,7 +38,11 @@ def ranks_of(graph: Graph) -> dict[str, int]:
     starts = [node.id for node in graph.by_handler("start")] or list(graph.nodes)[:1]
     back = _back_edges(graph, starts)
     ranks = dict.fromkeys(graph.nodes, 0)
-    forward = [(e.source, e.target) for e in graph.edges if (e.source, e.target) not in back and e.target in ranks and e.source in ranks]
+    forward = [
+        (e.source, e.target)
+        for e in graph.edges
+        if (e.source, e.target) not in back and e.target in ranks and e.source in ranks
+    ]
     for _ in range(len(ranks)):
         changed = False
         for source, target in forward:
@@ -83,10 +87,14 @@ def to_svg(graph: Graph, *, across: bool) -> str:
     width = max((x for x, _y in places.values()), default=0) + _WIDTH + _MARGIN
     height = max((y for _x, y in places.values()), default=0) + _HEIGHT + _MARGIN
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}" '
-        'font-family="sans-serif" font-size="12">',
-        '<defs><marker id="arrow" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
-        '<path d="M0,0 L8,4 L0,8 z" fill="#555"/></marker></defs>',
+        (
+            f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}" '
+            'font-family="sans-serif" font-size="12">'
+        ),
+        (
+            '<defs><marker id="arrow" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
+            '<path d="M0,0 L8,4 L0,8 z" fill="#555"/></marker></defs>'
+        ),
         f"<title>{escape(graph.name)}</title>",
         f'<rect width="{width}" height="{height}" fill="white"/>',
     ]
@@ -133,7 +141,7 @@ def _box(node: Node, x: int, y: int) -> str:
     radius = 22 if node.handler in ("start", "exit") else 6
     fill = _FILL.get(node.handler, "#fff")
     return (
-        f'<g><title>{escape(node.id)} ({escape(node.handler)})</title>'
+        f"<g><title>{escape(node.id)} ({escape(node.handler)})</title>"
         f'<rect x="{x}" y="{y}" width="{_WIDTH}" height="{_HEIGHT}" rx="{radius}" fill="{fill}" stroke="#777"/>'
         f'<text x="{x + _WIDTH // 2}" y="{y + 20}" text-anchor="middle">{escape(label)}</text>'
         f'<text x="{x + _WIDTH // 2}" y="{y + 36}" text-anchor="middle" fill="#888" font-size="10">{escape(node.handler)}</text></g>'

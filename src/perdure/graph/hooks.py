@@ -36,7 +36,9 @@ class Hooks:
         for number, hook in self._matching(event, node_id):
             decision = await self._call(number, hook, event, node_id, None)
             if decision["decision"] == "block" and blocks(hook):
-                return f"Hook {hook.name or hook.command} blocked {event}: {decision.get('reason') or 'no reason given'}"
+                return (
+                    f"Hook {hook.name or hook.command} blocked {event}: {decision.get('reason') or 'no reason given'}"
+                )
         return None
 
     async def override(self, event: str, node_id: str, target: str) -> str | None:
@@ -131,7 +133,10 @@ async def _call_command(op: OperationContext, runtime: Runtime, hook: Hook, told
     for name in ("stdout", "stderr"):
         os.unlink(f"{base}.{name}")
     if result.timed_out:
-        return {"decision": "block" if blocks(hook) else "proceed", "reason": f"it ran longer than {hook.timeout_ms} ms"}
+        return {
+            "decision": "block" if blocks(hook) else "proceed",
+            "reason": f"it ran longer than {hook.timeout_ms} ms",
+        }
     return decision_of(result.exit_code, stdout, stderr, blocking=blocks(hook))
 
 

@@ -12,7 +12,20 @@ from perdure.graph.diagnostics import Diagnostic, error
 from perdure.graph.model import Edge, Graph, Node
 
 ALLOWED = frozenset(
-    "import label shape class model provider reasoning_effort speed backend fidelity max_retries thread_id".split()
+    [
+        "import",
+        "label",
+        "shape",
+        "class",
+        "model",
+        "provider",
+        "reasoning_effort",
+        "speed",
+        "backend",
+        "fidelity",
+        "max_retries",
+        "thread_id",
+    ]
 )
 _TARGETS = ("retry_target", "fallback_retry_target")
 _BORDER = frozenset({"condition", "weight", "label", "loop_restart", "freeform", "fidelity", "thread_id"})
@@ -27,7 +40,9 @@ def splice(graph: Graph, placeholder: Node, imported: Graph) -> list[Diagnostic]
     [start] = imported.by_handler("start")
     [end] = imported.by_handler("exit")
     prefix = placeholder.id
-    inherited = {key: value for key, value in placeholder.attrs.items() if key in ALLOWED - {"import", "label", "shape", "class"}}
+    inherited = {
+        key: value for key, value in placeholder.attrs.items() if key in ALLOWED - {"import", "label", "shape", "class"}
+    }
     for node in imported.nodes.values():
         if node.id in (start.id, end.id):
             continue
@@ -54,13 +69,17 @@ def _rewired(graph: Graph, placeholder: Node, imported: Graph, start: str, end: 
         if edge.target != placeholder.id:
             edges.append(edge)
             continue
-        edges += [Edge(source=edge.source, target=f"{prefix}.{entry}", attrs=edge.attrs, line=edge.line) for entry in entries]
+        edges += [
+            Edge(source=edge.source, target=f"{prefix}.{entry}", attrs=edge.attrs, line=edge.line) for entry in entries
+        ]
     for edge in imported.edges:
         if edge.source == start:
             continue
         if edge.target != end:
             edges.append(
-                Edge(source=f"{prefix}.{edge.source}", target=f"{prefix}.{edge.target}", attrs=edge.attrs, line=edge.line)
+                Edge(
+                    source=f"{prefix}.{edge.source}", target=f"{prefix}.{edge.target}", attrs=edge.attrs, line=edge.line
+                )
             )
             continue
         for way_out in leaving:
@@ -74,7 +93,9 @@ def _problems(placeholder: Node, imported: Graph) -> list[Diagnostic]:
     texts = []
     starts, ends = imported.by_handler("start"), imported.by_handler("exit")
     if len(starts) != 1 or len(ends) != 1:
-        texts.append(f"the graph {name} needs one start and one exit to be imported; it has {len(starts)} and {len(ends)}.")
+        texts.append(
+            f"the graph {name} needs one start and one exit to be imported; it has {len(starts)} and {len(ends)}."
+        )
     else:
         border = [edge for edge in imported.edges if edge.source == starts[0].id or edge.target == ends[0].id]
         if any(_BORDER & edge.attrs.keys() for edge in imported.edges if edge.source == starts[0].id):

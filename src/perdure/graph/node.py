@@ -70,7 +70,9 @@ async def _run(op: OperationContext, input: dict[str, Any]) -> JSON:
     visit = Visit(op, node, runtime, runtime.places[input["place"]], int(input["visit"]))
     begun = time.monotonic()
     outcome = await _handled(visit)
-    outcome = settled(outcome, node, is_last=op.attempt >= op.max_attempts, retries_failures=runtime.dialect.retries_failures)
+    outcome = settled(
+        outcome, node, is_last=op.attempt >= op.max_attempts, retries_failures=runtime.dialect.retries_failures
+    )
     outcome = outcome.but(duration_ms=round((time.monotonic() - begun) * 1000))
     if outcome.status in ("failed", "retry"):
         failure = outcome.failure or Failure(f"Node {node.id} failed.")
@@ -118,5 +120,5 @@ def find_handler(name: str) -> Handler:
     if isinstance(found, str):
         module, _, function = found.partition(":")
         found = getattr(import_module(module), function)
-        HANDLERS[name] = found  # type: ignore[assignment]
-    return found  # type: ignore[return-value]
+        HANDLERS[name] = found
+    return found

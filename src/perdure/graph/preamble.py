@@ -15,7 +15,9 @@ _VALUE = 500
 
 def fidelity_of(graph: Graph, node: Node, edge: Edge | None) -> str:
     """How much history the node sees: its edge says, else it, else the graph, else `compact`."""
-    return (edge.text("fidelity") if edge else "") or node.text("fidelity") or graph.text("default_fidelity") or "compact"
+    return (
+        (edge.text("fidelity") if edge else "") or node.text("fidelity") or graph.text("default_fidelity") or "compact"
+    )
 
 
 def thread_of(graph: Graph, node: Node, edge: Edge | None, previous: str | None, dialect: Dialect) -> str:

@@ -38,7 +38,8 @@ class Ended(msgspec.Struct, frozen=True):
 def place_environment(runtime: Runtime, more: dict[str, str] | None = None) -> dict[str, str]:
     """The environment of what a run starts."""
     options = runtime.options
-    extra = resolve_variables(options.env, os.environ) | {"PERDURE_RUN_ID": runtime.run_id} | (more or {})
+    extra = resolve_variables(options.env, os.environ)
+    extra |= {"PERDURE_RUN_ID": runtime.run_id, "PERDURE_GOAL": options.goal} | (more or {})
     return command_environment(os.environ, extra=extra, pass_through=options.pass_env)
 
 
@@ -87,7 +88,7 @@ async def run_script(
             "exit_code": result.exit_code,
             "timed_out": result.timed_out,
             "duration_ms": result.duration_ms,
-            "survivors": result.survivors,
+            "survivors": list(result.survivors),
         },
         again=True,
     )

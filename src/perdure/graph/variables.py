@@ -40,7 +40,9 @@ def expand_graph(graph: Graph, variables: Mapping[str, str]) -> list[Diagnostic]
                 holder.attrs[key] = _expanded(key, value, holder, variables)
             except UnknownVariable as problem:
                 node_id, line = getattr(holder, "id", None), getattr(holder, "line", None)
-                found.append(error("unknown_variable", f"{key}: {problem.message}", fix=problem.hint, node_id=node_id, line=line))
+                found.append(
+                    error("unknown_variable", f"{key}: {problem.message}", fix=problem.hint, node_id=node_id, line=line)
+                )
     return found
 
 
@@ -51,7 +53,9 @@ def _expanded(key: str, text: str, holder: Attributes, variables: Mapping[str, s
         used = {name: variables[name] for name in _names(text) if name in variables}
         for name, value in used.items():
             if not _HARMLESS.fullmatch(value):
-                raise UnknownVariable(f"the value of ${name} cannot stand in a Python script.", hint="Read it from the environment.")
+                raise UnknownVariable(
+                    f"the value of ${name} cannot stand in a Python script.", hint="Read it from the environment."
+                )
         return expand_text(text, variables)
     return _shell(text, variables)
 
@@ -93,7 +97,9 @@ def expand_goal(text: str, goal: str) -> str:
     return text.replace("$goal", goal) if "$goal" in text else text
 
 
-def render(text: str, *, goal: str, inputs: Mapping[str, Any], variables: Mapping[str, Any], context: Mapping[str, Any]) -> str:
+def render(
+    text: str, *, goal: str, inputs: Mapping[str, Any], variables: Mapping[str, Any], context: Mapping[str, Any]
+) -> str:
     """`{{ goal }}`, `{{ inputs.k }}`, `{{ vars.k }}`, `{{ context.k }}` filled in; a text without `{{` or `{%` stays.
 
     Raises `UnknownVariable` for a name that has no value, and for a template that cannot be read."""

@@ -39,7 +39,11 @@ async def visit_node(run: RunContext, runtime: Runtime, place: Place, node: Node
     }
     try:
         result = await run.step(
-            node.id, operation_of(node), input, retry=retry_policy(runtime.graph, node, runtime.dialect), properties=properties
+            node.id,
+            operation_of(node),
+            input,
+            retry=retry_policy(runtime.graph, node, runtime.dialect),
+            properties=properties,
         )
     except StepFailed as error:
         if error.result is None:

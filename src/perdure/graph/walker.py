@@ -70,7 +70,8 @@ class Walker:
         state.take(node.id, outcome)
         note_stage(state.stages, node, outcome, number)
         if runtime.options.artifacts:
-            
+            from perdure.graph.capture import capture
+
             await capture(self._run, runtime, node, number)
         await self._hooks.fire("stage_complete" if outcome.is_good else "stage_failed", node.id)
         choice = await routing.choose(self._run, runtime, runtime.main, node, outcome)
@@ -171,14 +172,25 @@ class Walker:
             if target is None or state.outcomes.get(gate.id) is None:
                 message = f"Goal gate {gate.id} {why}, and there is no retry target that mends it."
                 return self._failure(message, "deterministic", reason="goal_gate")
-            told = {"from_node": node.id, "to_node": target, "reason": "jump", "is_jump": True, "label": f"goal gate {gate.id}"}
+            told = {
+                "from_node": node.id,
+                "to_node": target,
+                "reason": "jump",
+                "is_jump": True,
+                "label": f"goal gate {gate.id}",
+            }
             self._run.emit("edge.selected", told)
             self._runtime.main.edge = None
             return self._graph.nodes[target]
         state.visits[node.id] = state.visits.get(node.id, 0) + 1
         await visit_node(self._run, self._runtime, self._runtime.main, node, state.visits[node.id])
         if self._runtime.dialect.exit_is_current:
-            told = {"current_node": node.id, "completed": node.id, "next_node_id": None, "node_outcomes_set": {node.id: "succeeded"}}
+            told = {
+                "current_node": node.id,
+                "completed": node.id,
+                "next_node_id": None,
+                "node_outcomes_set": {node.id: "succeeded"},
+            }
             self._run.emit("checkpoint.completed", told)
         return self._success()
 

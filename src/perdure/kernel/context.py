@@ -26,22 +26,32 @@ class RunContext(Protocol):
     never recorded, and each interpretation sets it anew.
     """
 
-    run_id: str
-    run_dir: str
-    input: JSON
-    path: str
-    start: dict[str, JSON]
     local: Any
+
+    @property
+    def run_id(self) -> str: ...
+
+    @property
+    def run_dir(self) -> str: ...
+
+    @property
+    def input(self) -> JSON: ...
+
+    @property
+    def path(self) -> str: ...
+
+    @property
+    def start(self) -> dict[str, JSON]: ...
 
     async def step(
         self,
         name: str,
         operation: str,
-        input: JSON = None,
+        input: Any = None,
         *,
         retry: Retry = NO_RETRY,
         on_interrupt: OnInterrupt = "rerun",
-        properties: dict[str, JSON] | None = None,
+        properties: dict[str, Any] | None = None,
     ) -> JSON:
         """The recorded result of the step, executed only if no result is recorded.
 
@@ -55,7 +65,9 @@ class RunContext(Protocol):
     async def sleep(self, name: str, duration_ms: int) -> None:
         """Wait so long, counted from the first time this was reached."""
 
-    async def child(self, name: str, definition: Definition, input: JSON = None, *, run_dir: str | None = None) -> Outcome:
+    async def child(
+        self, name: str, definition: Definition, input: Any = None, *, run_dir: str | None = None
+    ) -> Outcome:
         """The outcome of a run of its own, started once and resumed with its parent."""
 
     def scope(self, name: str) -> "RunContext":
@@ -66,7 +78,7 @@ class RunContext(Protocol):
 
         The first exception cancels the others and is raised."""
 
-    def emit(self, event: str, properties: dict[str, JSON] | None = None, *, again: bool = False) -> None:
+    def emit(self, event: str, properties: dict[str, Any] | None = None, *, again: bool = False) -> None:
         """Add history that is not a step, with the next commit.
 
         The n-th `emit` of a name in a scope is written once in the life of the run, so an interpreter may emit at every

@@ -23,7 +23,9 @@ class CutInsideStep(Refused):
     code = "cut_inside_step"
 
 
-def copied_events(events: Sequence[Event], up_to: int, rewrite: Rewrite, told: tuple[str, dict[str, JSON]]) -> list[EventRow]:
+def copied_events(
+    events: Sequence[Event], up_to: int, rewrite: Rewrite, told: tuple[str, dict[str, JSON]]
+) -> list[EventRow]:
     """The log of the new run: the source's up to that number, renumbered, then the event that tells where it comes from.
 
     `rewrite` gives the new properties of `run.created` and `run.started`. Raises `CutInsideStep`.
@@ -49,9 +51,9 @@ def _check_cut(events: Sequence[Event], up_to: int) -> None:
             continue
         if event.event in ("step.started", "interview.started"):
             open_steps.add(event.step)
-        elif event.event in ("step.completed", "interview.completed", "interview.timeout"):
-            open_steps.discard(event.step)
-        elif event.event == "step.failed" and not event.properties.get("will_retry"):
+        elif event.event in ("step.completed", "interview.completed", "interview.timeout") or (
+            event.event == "step.failed" and not event.properties.get("will_retry")
+        ):
             open_steps.discard(event.step)
     if open_steps:
         raise CutInsideStep(f"At event {up_to} these steps are open: {', '.join(sorted(open_steps))}.")

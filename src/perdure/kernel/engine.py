@@ -14,12 +14,13 @@ from perdure.base.errors import NotFound, PerdureError
 from perdure.base.jsonvalue import JSON, check, decode, encode
 from perdure.kernel import definition as definitions
 from perdure.kernel import large, ownership
+from perdure.kernel.events import event_of
 from perdure.kernel.history import History
 from perdure.kernel.lifecycle import SETTLED
 from perdure.kernel.operation import StepFailed
 from perdure.kernel.outcome import Failure, Outcome
 from perdure.kernel.run import Frame, Run
-from perdure.kernel.runlog import Committer, RunLog, event_of
+from perdure.kernel.runlog import Committer, RunLog
 from perdure.kernel.scope import Scope
 from perdure.store.records import EventRow, NewRun, Settlement
 
@@ -101,7 +102,7 @@ class Engine:
         if self._random is None:
             from random import Random
 
-            self._random = Random(self._seed).random
+            self._random = Random(self._seed).random  # noqa: S311 - spreads retries, keeps no secret
         return self._random()
 
     # Making runs
@@ -309,7 +310,7 @@ class Engine:
             times = run.history.resumptions + 1
             run.log.add("run.resumed", None, {"owner": owner, "previous_status": run.status, "resumption": times})
         if changed is not None:
-            body = {"kind": changed.kind, "name": changed.name, "body": changed.body()}
+            body: JSON = {"kind": changed.kind, "name": changed.name, "body": changed.body()}
             run.log.add("run.definition_changed", None, {"definition": body})
         run.change_status("running")
         run.log.commit_soon()
@@ -350,7 +351,7 @@ class Engine:
             "failure": msgspec.to_builtins(outcome.failure) if outcome.failure else None,
             "output": run.checked(outcome.output, "output"),
         }
-        properties |= run.checked(outcome.properties, "properties")  # type: ignore[arg-type,operator]
+        properties |= run.checked(outcome.properties, "properties")  # type: ignore[arg-type]
         record = _shown(run.row.record) | {"duration_ms": now - started, "reason": outcome.reason}
         if outcome.failure is not None:
             record["failure"] = outcome.failure.message

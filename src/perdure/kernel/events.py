@@ -9,6 +9,7 @@ import msgspec
 from perdure.base import ids
 from perdure.base.clock import parse_rfc3339, rfc3339
 from perdure.base.jsonvalue import JSON, decode
+from perdure.store.records import EventRow
 
 
 class Event(msgspec.Struct, frozen=True):
@@ -70,3 +71,8 @@ def parse_line(line: bytes) -> Event:
         record.step,
         bytes(record.properties),
     )
+
+
+def event_of(run_id: str, row: EventRow) -> Event:
+    """An event as the kernel speaks of it, from its row."""
+    return Event(row.id, row.ts, run_id, row.seq, row.event, row.step, row.body)

@@ -149,14 +149,16 @@ class Run:
             if not self._parent_waits:
                 self._parent_waits = True
                 self._parent.wait_begins()
-        elif self.engine.park and self._has_questions() and not self._has_timers():
-            if not self._can_be_answered_here():
-                self.halt("parked")
+        elif self.engine.park and self._waits_for_people_only() and not self._can_be_answered_here():
+            self.halt("parked")
 
     def wait(self) -> None:
         """The run waits for something outside itself."""
         self.log.add("run.waiting", None, {"questions": list(self.questions)})
         self.change_status("waiting")
+
+    def _waits_for_people_only(self) -> bool:
+        return self._has_questions() and not self._has_timers()
 
     def _has_questions(self) -> bool:
         return bool(self.questions) or any(child._has_questions() for child in self.children)

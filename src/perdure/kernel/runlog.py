@@ -15,7 +15,7 @@ from perdure.kernel.events import Event
 from perdure.kernel.large import BlobStore
 from perdure.kernel.subscriber import Subscriber
 from perdure.store.protocol import Store
-from perdure.store.records import Addition, Change, Claim, EventRow, Settlement
+from perdure.store.records import Addition, Change, Claim, Settlement
 
 MAX_BODY = 64 * 1024
 
@@ -243,10 +243,3 @@ class _ChangeInProgress:
         )
         self._clear()
         return change
-
-
-def event_of(run_id: str, row: EventRow) -> Event:
-    """An event as the kernel speaks of it, from its row."""
-    return Event(row.id, row.ts, run_id, row.seq, row.event, row.step, row.body)
-
-

@@ -90,11 +90,11 @@ class Scope:
         self,
         name: str,
         operation: str,
-        input: JSON = None,
+        input: Any = None,
         *,
         retry: Retry = NO_RETRY,
         on_interrupt: OnInterrupt = "rerun",
-        properties: dict[str, JSON] | None = None,
+        properties: dict[str, Any] | None = None,
     ) -> JSON:
         run = self._run
         step_id = self._enter(name)
@@ -158,7 +158,7 @@ class Scope:
         await waiting.sleep(self._run, self._frame, step_id, duration_ms, input_digest, record)
 
     async def child(
-        self, name: str, definition: Definition, input: JSON = None, *, run_dir: str | None = None
+        self, name: str, definition: Definition, input: Any = None, *, run_dir: str | None = None
     ) -> Outcome:
         from perdure.kernel import children
 
@@ -219,7 +219,7 @@ class Scope:
 
     # History that is no step
 
-    def emit(self, event: str, properties: dict[str, JSON] | None = None, *, again: bool = False) -> None:
+    def emit(self, event: str, properties: dict[str, Any] | None = None, *, again: bool = False) -> None:
         run = self._run
         if not again:
             count = self._emitted.get(event, 0) + 1

@@ -134,9 +134,7 @@ async def sleep(
         due = record.until
     else:
         due = run.clock.now_ms() + duration_ms
-        run.log.add(
-            "step.started", step_id, {"operation": "kernel.sleep", "input_digest": input_digest, "until": due}
-        )
+        run.log.add("step.started", step_id, {"operation": "kernel.sleep", "input_digest": input_digest, "until": due})
         await run.log.committed()
     await until(run, frame, due)
     run.log.add("step.completed", step_id, {"operation": "kernel.sleep", "result": None})

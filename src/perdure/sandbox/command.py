@@ -84,7 +84,7 @@ def find_program(name: str, path: str | None) -> str | None:
     return None
 
 
-async def run_command(
+async def run_command(  # noqa: PLR0915 - one life of one process, in its order
     spec: CommandSpec,
     *,
     stdout_path: str,

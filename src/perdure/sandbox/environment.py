@@ -19,9 +19,7 @@ def command_environment(
     """What a command sees: everything whose name does not say that it is a secret, what is passed through by name, and
     `extra`. Nothing asks questions: Git does not prompt."""
     kept = set(pass_through)
-    result = {
-        name: value for name, value in environ.items() if name in kept or not name.upper().endswith(_DROPPED)
-    }
+    result = {name: value for name, value in environ.items() if name in kept or not name.upper().endswith(_DROPPED)}
     result["GIT_TERMINAL_PROMPT"] = "0"
     result.update(extra or {})
     return result
@@ -31,10 +29,10 @@ def resolve_variables(values: Mapping[str, str], environ: Mapping[str, str]) -> 
     """Values of the form `${env.NAME}` taken from the environment. Raises `MissingVariable`."""
     resolved = {}
     for key, value in values.items():
+        resolved[key] = value
         if value.startswith("${env.") and value.endswith("}"):
             name = value[6:-1]
             if name not in environ:
                 raise MissingVariable(f"The setting {key} wants the variable {name}, which is not set.")
-            value = environ[name]
-        resolved[key] = value
+            resolved[key] = environ[name]
     return resolved

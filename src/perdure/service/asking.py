@@ -35,7 +35,9 @@ def answer(state: State, row: RunRow, text: str, question_id: str | None) -> dic
     from perdure.views.gate_files import write_response
 
     if os.environ.get("PERDURE_RUN_ID") == row.run_id:
-        raise Refused(f"A step of run {row.run_id} cannot answer for a person.", hint="Answer from a shell of your own.")
+        raise Refused(
+            f"A step of run {row.run_id} cannot answer for a person.", hint="Answer from a shell of your own."
+        )
     open_now = [each for each in _questions(state, row) if each.answer is None]
     if question_id is not None:
         open_now = [each for each in open_now if each.question_id.startswith(question_id.upper())]
@@ -56,7 +58,12 @@ def answer(state: State, row: RunRow, text: str, question_id: str | None) -> dic
     owner = state.store.find_run(found.run_id)
     assert owner is not None
     write_response(state.run_dir(owner), found.question_id, given)
-    return {"run_id": row.run_id, "question_id": found.question_id, "answer": msgspec.to_builtins(given), "goes_on": liveness(row) == "alive"}
+    return {
+        "run_id": row.run_id,
+        "question_id": found.question_id,
+        "answer": msgspec.to_builtins(given),
+        "goes_on": liveness(row) == "alive",
+    }
 
 
 def _questions(state: State, row: RunRow) -> list[Any]:
@@ -108,7 +115,9 @@ def wait_until_settled(state: State, run_id: str, limit_s: float | None, poll_s:
         if status in SETTLED:
             return status
         if status == "interrupted":
-            raise NotFinished(f"Run {run_id} is interrupted: its owner is gone.", hint=f"`perdure resume {run_id}` goes on.")
+            raise NotFinished(
+                f"Run {run_id} is interrupted: its owner is gone.", hint=f"`perdure resume {run_id}` goes on."
+            )
         if deadline is not None and time.monotonic() > deadline:
             raise StillGoing(f"Run {run_id} is {status} after {limit_s:g} s; it goes on.")
         time.sleep(poll_s)
@@ -123,8 +132,8 @@ class StillGoing(NotFinished):
 
 def end_processes(state: State, row: RunRow) -> list[int]:
     """End what a dead owner left running; the pids that would not go."""
+    from perdure.kernel.events import event_of
     from perdure.kernel.history import History
-    from perdure.kernel.runlog import event_of
     from perdure.sandbox.groups import Group, end_leftovers
 
     history = History()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from perdure.base.errors import NotFound
 from perdure.kernel import large
-from perdure.kernel.runlog import event_of
+from perdure.kernel.events import event_of
 
 if TYPE_CHECKING:
     from perdure.service.state import State
@@ -55,7 +55,9 @@ def _commit_of(events: list[Any], node: str) -> str | None:
         if event.event != "checkpoint.completed":
             continue
         properties = event.properties
-        if properties.get("git_commit_sha") and (properties.get("step_id") == wanted or (not number and properties.get("node_id") == name)):
+        if properties.get("git_commit_sha") and (
+            properties.get("step_id") == wanted or (not number and properties.get("node_id") == name)
+        ):
             found = str(properties["git_commit_sha"])
     return found
 
@@ -67,10 +69,10 @@ def artifacts_of(state: State, row: RunRow) -> list[dict[str, Any]]:
     for each in state.store.read_events(row.no):
         if each.event != "artifact.captured":
             continue
-        properties = event_of(row.run_id, each).properties
+        properties: dict[str, Any] = event_of(row.run_id, each).properties
         manifest = properties.get("manifest")
         assets = manifest.get("captured_assets") if isinstance(manifest, dict) else None
         for asset in assets if isinstance(assets, list) else []:
-            path = os.path.join(folder, str(properties["folder"]), asset["path"])  # type: ignore[index,call-overload]
-            found.append({"node_id": properties.get("node_id"), "file": path, **asset})  # type: ignore[dict-item]
+            path = os.path.join(folder, str(properties["folder"]), asset["path"])
+            found.append({"node_id": properties.get("node_id"), "file": path, **asset})
     return found

@@ -10,7 +10,7 @@ from perdure.base import ids
 from perdure.base.errors import NotFound
 from perdure.base.jsonvalue import JSON, decode, encode
 from perdure.kernel.copying import copied_events, insert_copy
-from perdure.kernel.runlog import event_of
+from perdure.kernel.events import event_of
 from perdure.views.run_directory import RunDirectory
 
 if TYPE_CHECKING:
@@ -48,10 +48,20 @@ def _stops(events: list[Event]) -> list[Stop]:
             visit = int(visits.get(node_id, 1)) if isinstance(visits, dict) else 1  # type: ignore[arg-type]
             next_node = properties.get("next_node_id")
             stops.append(
-                Stop(len(stops) + 1, node_id, visit, str(properties.get("status") or ""), event.seq, None, str(next_node) if next_node else None)
+                Stop(
+                    len(stops) + 1,
+                    node_id,
+                    visit,
+                    str(properties.get("status") or ""),
+                    event.seq,
+                    None,
+                    str(next_node) if next_node else None,
+                )
             )
         elif stops and properties.get("git_commit_sha"):
-            stops[-1] = msgspec.structs.replace(stops[-1], seq=event.seq, git_commit_sha=str(properties["git_commit_sha"]))
+            stops[-1] = msgspec.structs.replace(
+                stops[-1], seq=event.seq, git_commit_sha=str(properties["git_commit_sha"])
+            )
     return stops
 
 
@@ -84,7 +94,11 @@ def copy_run(state: State, row: RunRow, stop: Stop, *, kind: str) -> str:
 
     def rewrite(name: str, properties: dict[str, JSON]) -> dict[str, JSON]:
         if name == "run.created":
-            return properties | {"run_dir": run_dir, "parent_run_id": None, "copied_from": {"run_id": row.run_id, "seq": stop.seq}}
+            return properties | {
+                "run_dir": run_dir,
+                "parent_run_id": None,
+                "copied_from": {"run_id": row.run_id, "seq": stop.seq},
+            }
         if properties.get("run_branch"):
             from perdure.git.worktree import run_branch
 
@@ -122,6 +136,8 @@ def _branches(started: dict[str, JSON], source: str, run_id: str, stop: Stop) ->
 
     sha = stop.git_commit_sha or str(started["base_sha"])
     create_branch(str(root), run_branch(run_id), sha)
-    trailer = git(str(root), "log", "-1", "--format=%(trailers:key=Perdure-Checkpoint,valueonly)", sha, check=False).text.strip()
+    trailer = git(
+        str(root), "log", "-1", "--format=%(trailers:key=Perdure-Checkpoint,valueonly)", sha, check=False
+    ).text.strip()
     if trailer and branch_exists(str(root), meta_branch(source)):
         create_branch(str(root), meta_branch(run_id), trailer)

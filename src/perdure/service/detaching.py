@@ -37,7 +37,16 @@ def detach(state: State, run_id: str, arguments: Sequence[str] = ()) -> int:
     handle = os.open(log_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
     try:
         child = subprocess.Popen(  # noqa: S603 - this very program
-            [sys.executable, "-m", "perdure.cli.main", "--state-dir", state.home.root, "execute-detached", run_id, *arguments],
+            [
+                sys.executable,
+                "-m",
+                "perdure.cli.main",
+                "--state-dir",
+                state.home.root,
+                "execute-detached",
+                run_id,
+                *arguments,
+            ],
             stdin=subprocess.DEVNULL,
             stdout=handle,
             stderr=handle,
@@ -45,7 +54,13 @@ def detach(state: State, run_id: str, arguments: Sequence[str] = ()) -> int:
         )
     finally:
         os.close(handle)
-    record = {"run_id": run_id, "pid": child.pid, "log_path": log_path, "started_at": rfc3339(now_ms()), "resume": bool(arguments)}
+    record = {
+        "run_id": run_id,
+        "pid": child.pid,
+        "log_path": log_path,
+        "started_at": rfc3339(now_ms()),
+        "resume": bool(arguments),
+    }
     replace(os.path.join(state.home.launchers, f"{run_id}.json"), msgspec.json.encode(record), durable=False)
     _until_owned(state, run_id, child, log_path)
     # The child goes on by itself: this process does not wait for it, and must not complain about that.
@@ -70,4 +85,6 @@ def _until_owned(state: State, run_id: str, child: subprocess.Popen[bytes], log_
         time.sleep(0.02)
     with open(log_path, encoding="utf-8", errors="replace") as file:
         said = file.read()[-500:].strip()
-    raise NotDetached(f"The process of run {run_id} did not start: {said or 'it said nothing'}.", hint=f"See {log_path}.")
+    raise NotDetached(
+        f"The process of run {run_id} did not start: {said or 'it said nothing'}.", hint=f"See {log_path}."
+    )

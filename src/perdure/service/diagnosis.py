@@ -24,7 +24,11 @@ _LOGS_READ = 200
 
 def diagnose(given: str | None, environ: Mapping[str, str]) -> list[dict[str, Any]]:
     """Findings, each with `level` (ok, warn, error), `what` and `text`."""
-    found = [_sqlite(), _program("git", "checkpoints and worktrees need it"), _program("dot", "PNG and PDF drawings need it", "ok")]
+    found = [
+        _sqlite(),
+        _program("git", "checkpoints and worktrees need it"),
+        _program("dot", "PNG and PDF drawings need it", "ok"),
+    ]
     try:
         home = find_state_home(given, environ)
     except PerdureError as error:
@@ -52,15 +56,13 @@ def _finding(level: str, what: str, text: str) -> dict[str, Any]:
 
 
 def _sqlite() -> dict[str, Any]:
-    import apsw
-
-    from perdure.store.opening import check_library
+    from perdure.store.opening import check_library, library_version
 
     try:
         check_library()
     except PerdureError as error:
         return _finding("error", "SQLite", str(error))
-    return _finding("ok", "SQLite", apsw.sqlite_lib_version())
+    return _finding("ok", "SQLite", library_version())
 
 
 def _program(name: str, why: str, missing: str = "warn") -> dict[str, Any]:
@@ -71,7 +73,9 @@ def _program(name: str, why: str, missing: str = "warn") -> dict[str, Any]:
 def _modes(root: str) -> list[dict[str, Any]]:
     mode = stat.S_IMODE(os.stat(root).st_mode)
     if mode & 0o077:
-        return [_finding("warn", "modes", f"{root} has mode {mode:04o}; others can look in. `chmod 700 {root}` mends it.")]
+        return [
+            _finding("warn", "modes", f"{root} has mode {mode:04o}; others can look in. `chmod 700 {root}` mends it.")
+        ]
     return [_finding("ok", "modes", "for its owner only")]
 
 
@@ -85,7 +89,9 @@ def _runs(state: State) -> list[dict[str, Any]]:
         status = true_status(row)
         counts[status] = counts.get(status, 0) + 1
         if status == "interrupted":
-            found.append(_finding("warn", f"run {row.run_id}", f"interrupted; `perdure resume {row.run_id[:12]}` goes on"))
+            found.append(
+                _finding("warn", f"run {row.run_id}", f"interrupted; `perdure resume {row.run_id[:12]}` goes on")
+            )
         found += _behind(state, row)
         path = os.path.join(state.run_dir(row), "worktree")
         if row.settled_at is not None and os.path.isdir(path):

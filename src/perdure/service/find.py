@@ -70,5 +70,7 @@ def _by_folder(state: State, path: str) -> RunRow:
         except (OSError, msgspec.DecodeError, KeyError, TypeError):
             row = None
     if row is None:
-        raise NotFound(f"{path} is no directory of a known run.", hint="`perdure rebuild --store` takes unknown ones in.")
+        raise NotFound(
+            f"{path} is no directory of a known run.", hint="`perdure rebuild --store` takes unknown ones in."
+        )
     return row

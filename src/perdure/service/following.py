@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+from perdure.kernel.events import event_of
 from perdure.kernel.lifecycle import SETTLED
 from perdure.kernel.ownership import liveness, true_status
-from perdure.kernel.runlog import event_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

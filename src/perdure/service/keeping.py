@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from perdure.base.errors import Refused
 from perdure.base.jsonvalue import encode
+from perdure.kernel.events import event_of
 from perdure.kernel.lifecycle import SETTLED
 from perdure.kernel.ownership import liveness, true_status
-from perdure.kernel.runlog import event_of
 from perdure.store.records import Change, EventRow, NewRun, RunExists, Settlement
 from perdure.views.rebuild import rebuild_run_directory
 from perdure.views.restore import RestoredRun, find_run_directories, read_run_directory
@@ -67,7 +67,9 @@ def _insert(state: State, found: RestoredRun) -> None:
     assert isinstance(named, dict)
     status, started, settled = "submitted", None, None
     record: dict[str, Any] = {
-        key: properties.get(key) for key in ("goal", "labels", "workflow_slug", "working_directory") if properties.get(key)
+        key: properties.get(key)
+        for key in ("goal", "labels", "workflow_slug", "working_directory")
+        if properties.get(key)
     }
     for event in found.events:
         status = _STATUS.get(event.event, status)
@@ -121,7 +123,12 @@ def _open_questions(found: RestoredRun) -> tuple[tuple[str, str, int, str], ...]
                 },
                 Question,
             )
-            waiting[str(p["question_id"])] = (str(p["question_id"]), event.step or "", event.ts, encode(question).decode())
+            waiting[str(p["question_id"])] = (
+                str(p["question_id"]),
+                event.step or "",
+                event.ts,
+                encode(question).decode(),
+            )
         elif event.event in ("interview.completed", "interview.timeout"):
             waiting.pop(str(event.properties.get("question_id")), None)
     return tuple(waiting.values())
@@ -164,7 +171,9 @@ def prunable(state: State, older_than_ms: int, now_ms: int) -> list[dict[str, An
     for row in state.store.list_runs():
         if row.settled_at is None or row.parent is not None or now_ms - row.settled_at < older_than_ms:
             continue
-        found.append({"run_id": row.run_id, "name": row.name, "status": row.status, "bytes": folder_bytes(state.run_dir(row))})
+        found.append(
+            {"run_id": row.run_id, "name": row.name, "status": row.status, "bytes": folder_bytes(state.run_dir(row))}
+        )
     return found
 
 

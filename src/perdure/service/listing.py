@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 ACTIVE = ("submitted", "running", "waiting", "paused", "interrupted")
 
 
-def list_runs(state: State, *, all_runs: bool, workflow: str = "", labels: dict[str, str] | None = None) -> list[dict[str, Any]]:
+def list_runs(
+    state: State, *, all_runs: bool, workflow: str = "", labels: dict[str, str] | None = None
+) -> list[dict[str, Any]]:
     """Runs, newest first; only those that are not settled unless all are wanted. A record that cannot be read costs itself only."""
     if not state.has_runs:
         return []

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-
 from perdure.base.errors import Refused
 from perdure.kernel.engine import Engine, RunResult
 from perdure.views.gate_files import GateFiles
@@ -129,7 +128,7 @@ def changed_definition(state: State, row: RunRow, *, accept: bool) -> GraphDefin
 def recorded_definition(state: State, row: RunRow) -> object:
     """The definition that the run's log holds."""
     from perdure.kernel import definition, large
-    from perdure.kernel.runlog import event_of
+    from perdure.kernel.events import event_of
 
     found = None
     for each in state.store.read_events(row.no):
@@ -160,5 +159,3 @@ def answer_of(text: str, question: object) -> object:
         return Answer("text", text=wanted)
     choices = ", ".join(f"{option.key} ({option.label})" for option in question.options) or "yes, no"
     raise Refused(f"{wanted!r} is no choice.", hint=f"Choices: {choices}.")
-
-

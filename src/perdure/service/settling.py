@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from perdure.base import ids
 from perdure.base.jsonvalue import decode, encode
 from perdure.kernel import ownership
-from perdure.kernel.runlog import event_of
+from perdure.kernel.events import event_of
 from perdure.store.records import Change, EventRow, Settlement
 from perdure.views.run_directory import RunDirectory
 

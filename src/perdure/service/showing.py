@@ -9,8 +9,8 @@ import msgspec
 
 from perdure.base.clock import rfc3339
 from perdure.kernel import large
+from perdure.kernel.events import event_of
 from perdure.kernel.ownership import describe
-from perdure.kernel.runlog import event_of
 from perdure.service.listing import described
 
 if TYPE_CHECKING:
@@ -29,7 +29,10 @@ def show_run(state: State, row: RunRow) -> dict[str, Any]:
     shown["events"] = len(events)
     shown["questions"] = questions_of(state, row)
     shown["steps"] = _steps(state, events)
-    shown["children"] = [{"run_id": child.run_id, "name": child.name, "status": child.status} for child in state.store.child_runs(row.run_id)]
+    shown["children"] = [
+        {"run_id": child.run_id, "name": child.name, "status": child.status}
+        for child in state.store.child_runs(row.run_id)
+    ]
     last = events[-1].properties if events else {}
     if row.settled_at is not None:
         shown["failure"] = last.get("failure")
@@ -107,7 +110,12 @@ def inspect_run(state: State, row: RunRow) -> dict[str, Any]:
     """The records of a run directory in one object."""
     folder = state.run_dir(row)
     shown: dict[str, Any] = {"run_id": row.run_id, "status": described(row)["status"]}
-    for key, name in (("run_record", "run"), ("start_record", "start"), ("conclusion", "conclusion"), ("checkpoint", "checkpoint")):
+    for key, name in (
+        ("run_record", "run"),
+        ("start_record", "start"),
+        ("conclusion", "conclusion"),
+        ("checkpoint", "checkpoint"),
+    ):
         try:
             with open(os.path.join(folder, f"{name}.json"), "rb") as file:
                 shown[key] = msgspec.json.decode(file.read())

@@ -67,7 +67,11 @@ def find_workflow(reference: str, cwd: str, home: StateHome | None = None) -> st
             return found
     looked = [path]
     if os.sep not in reference:
-        roots = [os.path.join(folder, kind, "workflows") for folder in _upward(cwd) for kind in (".perdure", "fabro", ".fabro")]
+        roots = [
+            os.path.join(folder, kind, "workflows")
+            for folder in _upward(cwd)
+            for kind in (".perdure", "fabro", ".fabro")
+        ]
         if home is not None:
             roots.append(os.path.join(home.root, "workflows"))
         for root in roots:
@@ -75,12 +79,16 @@ def find_workflow(reference: str, cwd: str, home: StateHome | None = None) -> st
             if found:
                 return found
         looked += [os.path.join(root, reference) for root in roots[:2]]
-    raise NotFound(f"There is no workflow {reference}. Looked at: {', '.join(looked)}.", hint="`perdure new graph NAME` makes one.")
+    raise NotFound(
+        f"There is no workflow {reference}. Looked at: {', '.join(looked)}.", hint="`perdure new graph NAME` makes one."
+    )
 
 
 def known_workflows(cwd: str, home: StateHome) -> list[tuple[str, str]]:
     """Every workflow that can be run by its name from this folder, nearest first, with its file."""
-    roots = [os.path.join(folder, kind, "workflows") for folder in _upward(cwd) for kind in (".perdure", "fabro", ".fabro")]
+    roots = [
+        os.path.join(folder, kind, "workflows") for folder in _upward(cwd) for kind in (".perdure", "fabro", ".fabro")
+    ]
     found: dict[str, str] = {}
     for root in [*roots, os.path.join(home.root, "workflows")]:
         for name in sorted(os.listdir(root)) if os.path.isdir(root) else []:
@@ -124,7 +132,9 @@ def read_settings(path: str, home: StateHome, cwd: str) -> tuple[Config, str, st
     else:
         beside = os.path.join(os.path.dirname(path), "workflow.toml")
         read = read_config(beside)
-        if read is not None and os.path.abspath(os.path.join(os.path.dirname(path), read[0].graph)) == os.path.abspath(path):
+        if read is not None and os.path.abspath(os.path.join(os.path.dirname(path), read[0].graph)) == os.path.abspath(
+            path
+        ):
             layers.append(with_whole_paths(read[0]))
             toml_text = read[1]
     for folder in _upward(cwd):
@@ -138,7 +148,9 @@ def read_settings(path: str, home: StateHome, cwd: str) -> tuple[Config, str, st
     return merge(*layers, Config()), graph_path, toml_text
 
 
-def load_file(path: str, *, variables: Mapping[str, str] | None = None, dialect: str | None = None) -> tuple[LoadedGraph, DiskFiles]:
+def load_file(
+    path: str, *, variables: Mapping[str, str] | None = None, dialect: str | None = None
+) -> tuple[LoadedGraph, DiskFiles]:
     """A graph file, checked, and the files that it named."""
     files = DiskFiles()
     try:
@@ -205,7 +217,9 @@ def prepare(request: Request, home: StateHome) -> Prepared:
         keep_worktree=request.keep_worktree,
     )
     check_runnable(loaded, options)
-    definition = GraphDefinition(loaded.graph, loaded.source, os.path.abspath(graph_path), loaded.dialect, files.read, options)
+    definition = GraphDefinition(
+        loaded.graph, loaded.source, os.path.abspath(graph_path), loaded.dialect, files.read, options
+    )
     slug = _slug(path)
     labels: dict[str, JSON] = dict(request.labels)
     properties: dict[str, JSON] = {
@@ -220,7 +234,12 @@ def prepare(request: Request, home: StateHome) -> Prepared:
         "labels": labels,
         "goal": goal,
     }
-    record: dict[str, JSON] = {"goal": goal[:500], "labels": labels, "workflow_slug": slug.lower(), "working_directory": directory}
+    record: dict[str, JSON] = {
+        "goal": goal[:500],
+        "labels": labels,
+        "workflow_slug": slug.lower(),
+        "working_directory": directory,
+    }
     return Prepared(definition, properties, record, loaded, notices)
 
 
@@ -278,7 +297,9 @@ def _git_mode(
     wanted = {"always": True, "never": False, "clean": repository.is_clean, "dirty": not repository.is_clean}[mode]
     if request.in_place or not wanted or repository.base_sha is None:
         if not request.in_place and mode == "clean" and repository.base_sha is not None:
-            notices.append("The working tree has changes that are not committed: the run works in place, without checkpoints in Git.")
+            notices.append(
+                "The working tree has changes that are not committed: the run works in place, without checkpoints in Git."
+            )
         return "in_place", repository.root, repository.branch
     return "worktree", repository.root, repository.branch
 

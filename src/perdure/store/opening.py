@@ -79,6 +79,11 @@ def open_read_only(path: str) -> apsw.Connection | None:
     return db
 
 
+def library_version() -> str:
+    """The version of SQLite that is used."""
+    return apsw.sqlite_lib_version()
+
+
 def check_library() -> None:
     """Raises `EnvironmentFault` for a SQLite whose write-ahead log can be corrupted by two processes."""
     version = tuple(int(part) for part in apsw.sqlite_lib_version().split("."))
@@ -108,7 +113,9 @@ def _version(db: apsw.Connection, path: str) -> int:
 
 
 def _move_hint(path: str) -> str:
-    return f"Move it away, then `perdure rebuild --store` makes {os.path.basename(path)} again from the run directories."
+    return (
+        f"Move it away, then `perdure rebuild --store` makes {os.path.basename(path)} again from the run directories."
+    )
 
 
 def _switch_to_wal(db: apsw.Connection) -> None:

@@ -286,4 +286,3 @@ def explain(error: apsw.Error, path: str) -> Exception:
     if isinstance(error, (apsw.ReadOnlyError, apsw.CantOpenError, apsw.IOError, apsw.PermissionsError)):
         return EnvironmentFault(f"{path} cannot be written: {error}.", hint="Check its owner, its mode and its disk.")
     return error
-

@@ -1,10 +1,22 @@
 """The lines of `cli.log`: the events of significance, readable."""
 
 from perdure.base.clock import rfc3339
+from perdure.base.jsonvalue import JSON
 from perdure.kernel.events import Event
 
 _QUIET_STEPS = frozenset({"step.started", "step.completed"})
-_SHOWN = ("node_id", "status", "reason", "to_node", "message", "question", "attempt", "delay_ms", "exit_code", "duration_ms")
+_SHOWN = (
+    "node_id",
+    "status",
+    "reason",
+    "to_node",
+    "message",
+    "question",
+    "attempt",
+    "delay_ms",
+    "exit_code",
+    "duration_ms",
+)
 
 
 def log_line(event: Event) -> bytes | None:
@@ -27,7 +39,7 @@ def log_line(event: Event) -> bytes | None:
     return " ".join(parts).encode("utf-8", "replace") + b"\n"
 
 
-def _level(name: str, properties: dict[str, object]) -> str:
+def _level(name: str, properties: dict[str, JSON]) -> str:
     level = properties.get("level")
     if isinstance(level, str):
         return level.upper()

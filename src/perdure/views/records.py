@@ -44,7 +44,12 @@ def note_stage(facts: dict[str, Any], event: Event, properties: dict[str, JSON],
     stages = facts.setdefault("stages", {})
     stage = stages.setdefault(
         event.step,
-        {"stage_id": properties["node_id"], "stage_label": properties.get("node_label"), "duration_ms": 0, "retries": 0},
+        {
+            "stage_id": properties["node_id"],
+            "stage_label": properties.get("node_label"),
+            "duration_ms": 0,
+            "retries": 0,
+        },
     )
     stage["folder"] = folder
 

@@ -129,7 +129,7 @@ class RunDirectory:
         self._durable = durable
         self._clock = clock or SystemClock()
         self._progress: jsonl.Appender | None = None
-        self._waiting: list[Event] = []
+        self._backlog: list[Event] = []
         self._is_new = not os.path.exists(run_dir)
         self._latest: Event | None = None
         self._status = "submitted"
@@ -150,14 +150,14 @@ class RunDirectory:
                 self._apply(event)
         self._log_lines.clear()
         self.files.enabled = True
-        self._waiting = [event for event in events if event.seq > written]
+        self._backlog = [event for event in events if event.seq > written]
         self.flush()
 
     def committed(self, events: Sequence[Event]) -> None:
-        if not self._waiting:
-            self._waiting = list(events)
+        if not self._backlog:
+            self._backlog = list(events)
         else:
-            self._waiting += events
+            self._backlog += events
         if not self._is_new:
             now = self._clock.monotonic_ms()
             if now - self._written_at >= TOGETHER_MS:
@@ -165,14 +165,14 @@ class RunDirectory:
 
     def flush(self) -> None:
         now = self._clock.monotonic_ms()
-        if self._waiting:
+        if self._backlog:
             self._write(now)
         if self._live_due:
             self._write_live(now)
 
     def _write(self, now: float) -> None:
         """Bring the files level with what was committed."""
-        events, self._waiting = self._waiting, []
+        events, self._backlog = self._backlog, []
         self._written_at = now
         hidden = f"{self.run_dir}.{os.getpid()}.new"
         is_new = self._is_new
@@ -217,7 +217,9 @@ class RunDirectory:
             assert isinstance(envelope, dict)
             self.files.write_json("live.json", {"status": self._status} | envelope)
         if self._log_lines:
-            handle = os.open(f"{self.files.run_dir}/cli.log", os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            handle = os.open(
+                f"{self.files.run_dir}/cli.log", os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600
+            )
             try:
                 os.write(handle, b"".join(self._log_lines))
             finally:

@@ -11,9 +11,8 @@ from perdure.base.jsonvalue import JSON
 from perdure.kernel import definition as definitions
 from perdure.kernel.context import RunContext
 from perdure.kernel.engine import Engine, RunResult
-from perdure.kernel.events import Event
+from perdure.kernel.events import Event, event_of
 from perdure.kernel.outcome import Outcome
-from perdure.kernel.runlog import event_of
 from perdure.store.sqlite import SqliteStore
 
 Program = Callable[[RunContext], Awaitable[Outcome]]

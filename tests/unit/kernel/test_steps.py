@@ -59,7 +59,7 @@ async def everything(run: RunContext) -> Outcome:
     nested = await run.step("nested", "test.nest", "n")
     await run.step("flaky", "test.fail_twice", None, retry=QUICK)
     scope = run.scope("fan")
-    branches = [lambda i=i: scope.step(f"b{i}", "test.count", f"b{i}") for i in range(8)]  # type: ignore[misc]
+    branches = [lambda i=i: scope.step(f"b{i}", "test.count", f"b{i}") for i in range(8)]
     fanned = await run.gather(branches, 3)
     run.emit("edge.selected", {"to": "end"})
     now = await run.now_ms()
@@ -97,7 +97,7 @@ def test_a_run_cut_at_every_event_goes_on_to_the_same_end(bench: Bench) -> None:
 
         assert result.status == "succeeded", seq
         assert result.outcome is not None
-        assert result.outcome.output["fanned"] == whole.outcome.output["fanned"]  # type: ignore[index,call-overload]
+        assert result.outcome.output["fanned"] == whole.outcome.output["fanned"]
         if "first" in finished:
             assert calls["first"] == 0
         for index in range(8):

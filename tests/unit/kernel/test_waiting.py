@@ -290,5 +290,3 @@ def test_an_owner_that_was_taken_over_writes_nothing_more(bench: Bench) -> None:
     with pytest.raises(ClaimLost):
         bench.execute(run_id)
     assert calls["two"] == 0
-
-

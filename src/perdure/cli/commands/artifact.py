@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from typing import Any
 
 import click
 
@@ -46,7 +47,7 @@ def copy_artifacts(context: click.Context, run: str, target: str) -> int:
     return 0
 
 
-def _artifacts(context: click.Context, run: str) -> list[dict[str, object]]:
+def _artifacts(context: click.Context, run: str) -> list[dict[str, Any]]:
     from perdure.service.changes import artifacts_of
     from perdure.service.find import find_run
     from perdure.service.state import open_state_to_read

@@ -13,7 +13,9 @@ from perdure.cli.output import print_json, say
 @click.command()
 @RUN_ARGUMENT
 @click.option("--reason", default="cancelled on request", help="What the log says of it.")
-@click.option("--timeout", type=float, default=30.0, show_default=True, metavar="S", help="How long to wait for its end.")
+@click.option(
+    "--timeout", type=float, default=30.0, show_default=True, metavar="S", help="How long to wait for its end."
+)
 @JSON_OPTION
 @click.pass_context
 def cancel(context: click.Context, run: str, reason: str, timeout: float, as_json: bool) -> int:
@@ -28,5 +30,7 @@ def cancel(context: click.Context, run: str, reason: str, timeout: float, as_jso
         status = asking.cancel(state, row, reason, timeout)
     finally:
         state.close()
-    print_json({"run_id": row.run_id, "status": status}) if wants_json(context, as_json) else say(f"{status}  {row.run_id}")
+    print_json({"run_id": row.run_id, "status": status}) if wants_json(context, as_json) else say(
+        f"{status}  {row.run_id}"
+    )
     return 0

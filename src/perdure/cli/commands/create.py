@@ -7,14 +7,14 @@ from typing import Any
 
 import click
 
-from perdure.cli.options import request_of, settings_of, workflow_options, wants_json
+from perdure.cli.options import request_of, settings_of, wants_json, workflow_options
 from perdure.cli.output import print_json, say, tell
 
 
 @click.command()
 @workflow_options
 @click.pass_context
-def create(context: click.Context, as_json: bool, **values: Any) -> int:
+def create(context: click.Context, /, as_json: bool, **values: Any) -> int:
     """Make a run without starting it; prints its id."""
     from perdure.disk.home import find_state_home
     from perdure.service.running import submit

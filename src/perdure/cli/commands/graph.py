@@ -12,7 +12,12 @@ from perdure.cli.output import say
 @click.command()
 @click.argument("workflow", metavar="FILE", type=click.Path(exists=True, dir_okay=False))
 @click.option("-o", "--output", metavar="FILE", help="Where to; its ending chooses the format.")
-@click.option("--format", "form", type=click.Choice(["svg", "dot", "png", "pdf"]), help="svg and dot need nothing; png and pdf need Graphviz.")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["svg", "dot", "png", "pdf"]),
+    help="svg and dot need nothing; png and pdf need Graphviz.",
+)
 @click.option("-d", "--direction", type=click.Choice(["lr", "tb"]), help="Left to right, or top to bottom.")
 def graph(workflow: str, output: str | None, form: str | None, direction: str | None) -> int:
     """Draw a workflow as SVG, or with Graphviz as PNG or PDF."""

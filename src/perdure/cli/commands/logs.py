@@ -21,7 +21,7 @@ def logs(context: click.Context, run: str, following: bool, pretty: bool, tail: 
     """Print a run's events, one JSON object a line, or readable with -p."""
     from perdure.base.clock import parse_rfc3339
     from perdure.base.errors import Refused
-    from perdure.kernel.runlog import event_of
+    from perdure.kernel.events import event_of
     from perdure.service.find import find_run
     from perdure.service.following import follow
     from perdure.service.state import open_state_to_read
@@ -40,9 +40,9 @@ def logs(context: click.Context, run: str, following: bool, pretty: bool, tail: 
         rest = follow(state, row, after=last) if following else iter(())
         for event in shown[-tail:] if tail else shown:
             _print(event, pretty, log_line)
-        for event in rest:
-            if event is not None:
-                _print(event, pretty, log_line)
+        for later in rest:
+            if later is not None:
+                _print(later, pretty, log_line)
     except KeyboardInterrupt:
         return 130
     finally:

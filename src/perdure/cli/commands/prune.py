@@ -13,7 +13,13 @@ _UNITS = {"m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 
 
 @click.command()
-@click.option("--older-than", default="30d", show_default=True, metavar="TIME", help="Settled longer ago than this, like 24h or 30d.")
+@click.option(
+    "--older-than",
+    default="30d",
+    show_default=True,
+    metavar="TIME",
+    help="Settled longer ago than this, like 24h or 30d.",
+)
 @click.option("--yes", is_flag=True, help="Remove them; without it they are only shown.")
 @JSON_OPTION
 @click.pass_context
@@ -41,5 +47,8 @@ def prune(context: click.Context, older_than: str, yes: bool, as_json: bool) -> 
     for each in found:
         say(f"{each['run_id']}  {each['name']}  {each['status']}  {each['bytes'] / 1e6:.1f} MB")
     total = sum(each["bytes"] for each in found) / 1e6
-    say(f"{'Removed' if yes else 'Would remove'} {len(found)} runs, {total:.1f} MB." + ("" if yes or not found else " Pass --yes to do it."))
+    say(
+        f"{'Removed' if yes else 'Would remove'} {len(found)} runs, {total:.1f} MB."
+        + ("" if yes or not found else " Pass --yes to do it.")
+    )
     return 0

@@ -15,13 +15,15 @@ from perdure.cli.output import duration, one_line, print_json, say, table
 @click.option("-a", "--all", "all_runs", is_flag=True, help="Settled runs too.")
 @click.option("-q", "--quiet", "ids_only", is_flag=True, help="Ids only.")
 @click.option("--workflow", default="", metavar="NAME", help="Runs of this workflow only.")
-@click.option("--filter", "filters", multiple=True, callback=pairs, metavar="workflow=NAME", help="The same, in another form.")
+@click.option(
+    "--filter", "filters", multiple=True, callback=pairs, metavar="workflow=NAME", help="The same, in another form."
+)
 @click.option("--label", "labels", multiple=True, callback=pairs, metavar="K=V", help="Runs with this label only.")
 @click.option("--before", metavar="DATE", help="Runs made before this date or time only.")
 @click.option("--orphans", is_flag=True, help="Interrupted runs only.")
 @JSON_OPTION
 @click.pass_context
-def ps(
+def ps(  # noqa: PLR0913 - its options
     context: click.Context,
     all_runs: bool,
     ids_only: bool,

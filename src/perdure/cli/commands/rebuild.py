@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from typing import Any
 
 import click
 
@@ -12,7 +13,9 @@ from perdure.cli.output import print_json, say, tell
 
 @click.command()
 @click.argument("run", required=False, metavar="[RUN]")
-@click.option("--store", "from_directories", is_flag=True, help="Make a lost state.sqlite again from the run directories.")
+@click.option(
+    "--store", "from_directories", is_flag=True, help="Make a lost state.sqlite again from the run directories."
+)
 @JSON_OPTION
 @click.pass_context
 def rebuild(context: click.Context, run: str | None, from_directories: bool, as_json: bool) -> int:
@@ -27,7 +30,11 @@ def rebuild(context: click.Context, run: str | None, from_directories: bool, as_
     try:
         if run:
             row = find_run(state, run)
-            result = {"run_id": row.run_id, "files": rebuild_run(state, row), "run_dir": state.run_dir(row)}
+            result: dict[str, Any] = {
+                "run_id": row.run_id,
+                "files": rebuild_run(state, row),
+                "run_dir": state.run_dir(row),
+            }
         else:
             result = rebuild_store(state)
     finally:

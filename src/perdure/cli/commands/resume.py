@@ -17,7 +17,9 @@ from perdure.cli.output import print_json, say, tell
 @click.option("--keep-recorded", is_flag=True, help="Go on with the workflow as it was recorded.")
 @JSON_OPTION
 @click.pass_context
-def resume(context: click.Context, run: str, detach: bool, accept_changes: bool, keep_recorded: bool, as_json: bool) -> int:
+def resume(
+    context: click.Context, run: str, detach: bool, accept_changes: bool, keep_recorded: bool, as_json: bool
+) -> int:
     """Go on with a run that was interrupted, paused, or waits: RUN is an id, its beginning, a run folder, or a name.
 
     A finished step never runs again. Exactly one of several that try goes on; the others exit with 5.

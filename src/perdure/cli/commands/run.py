@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from perdure.cli.options import request_of, settings_of, workflow_options, wants_json
+from perdure.cli.options import request_of, settings_of, wants_json, workflow_options
 from perdure.cli.output import print_json, say, tell
 
 
@@ -15,7 +15,7 @@ from perdure.cli.output import print_json, say, tell
 @workflow_options
 @click.option("-d", "--detach", is_flag=True, help="Run in a process of its own; prints the run's id.")
 @click.pass_context
-def run(context: click.Context, detach: bool, as_json: bool, **values: Any) -> int:
+def run(context: click.Context, /, detach: bool, as_json: bool, **values: Any) -> int:
     """Run a workflow: a .fabro, .dot or .toml file, or the name of one.
 
     At a terminal its gates are asked here; elsewhere the run parks at a gate and this exits with 4.
@@ -42,9 +42,7 @@ def run(context: click.Context, detach: bool, as_json: bool, **values: Any) -> i
                 tell(f"  Goal: {goal.splitlines()[0][:120]}")
         for notice in prepared.notices:
             tell(f"  warn: {notice}")
-        return attended(
-            state, lambda **more: run_now(state, prepared, **more), quiet=settings.quiet, as_json=as_json
-        )
+        return attended(state, lambda **more: run_now(state, prepared, **more), quiet=settings.quiet, as_json=as_json)
     finally:
         state.close()
 

@@ -10,7 +10,14 @@ import click
 from perdure.cli.options import JSON_OPTION, RUN_ARGUMENT, settings_of, wants_json
 from perdure.cli.output import duration, one_line, print_json, say
 
-_MARKS = {"succeeded": "✓", "partially_succeeded": "◐", "failed": "✗", "running": "…", "interrupted": "!", "skipped": "-"}
+_MARKS = {
+    "succeeded": "✓",
+    "partially_succeeded": "◐",
+    "failed": "✗",
+    "running": "…",
+    "interrupted": "!",
+    "skipped": "-",
+}
 
 
 @click.command()
@@ -45,7 +52,9 @@ def _print(shown: dict[str, Any]) -> None:
     for step in shown["steps"]:
         more = f", {step['attempts']} attempts" if step["attempts"] > 1 else ""
         more += f", interrupted {step['interruptions']} times" if step["interruptions"] else ""
-        say(f"  {_MARKS.get(step['status'], '·')} {step['step']:<28} {step['status']:<20} {duration(step['duration_ms'])}{more}")
+        say(
+            f"  {_MARKS.get(step['status'], '·')} {step['step']:<28} {step['status']:<20} {duration(step['duration_ms'])}{more}"
+        )
         if step["failure"]:
             say(f"      {one_line(step['failure'], 150)}")
     for question in shown["questions"]:

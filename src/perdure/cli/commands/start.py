@@ -25,7 +25,9 @@ def start(context: click.Context, run: str, as_json: bool) -> int:
     try:
         row = find_run(state, run)
         if row.status != "submitted":
-            raise Refused(f"Run {row.run_id} is {row.status}, not submitted.", hint="`perdure resume` goes on with a run.")
+            raise Refused(
+                f"Run {row.run_id} is {row.status}, not submitted.", hint="`perdure resume` goes on with a run."
+            )
         pid = detach(state, row.run_id)
     finally:
         state.close()

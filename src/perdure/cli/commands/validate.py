@@ -12,11 +12,15 @@ from perdure.cli.output import print_json, tell
 
 @click.command()
 @click.argument("workflow", metavar="FILE")
-@click.option("-v", "--var", "variables", multiple=True, callback=pairs, metavar="K=V", help="A value for $K in the graph.")
+@click.option(
+    "-v", "--var", "variables", multiple=True, callback=pairs, metavar="K=V", help="A value for $K in the graph."
+)
 @click.option("--dialect", type=click.Choice(["fabro", "attractor"]), help="Read the file as this dialect.")
 @JSON_OPTION
 @click.pass_context
-def validate(context: click.Context, workflow: str, variables: dict[str, str], dialect: str | None, as_json: bool) -> int:
+def validate(
+    context: click.Context, workflow: str, variables: dict[str, str], dialect: str | None, as_json: bool
+) -> int:
     """Check a workflow: every finding with its place and its rule. Exit 2 when there are errors."""
     from perdure.disk.home import find_state_home
     from perdure.service.workflows import find_workflow, load_file, read_settings

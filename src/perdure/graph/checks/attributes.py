@@ -31,11 +31,15 @@ def type_known(graph: Graph, _dialect: Dialect) -> Iterator[Diagnostic]:
         named = node.text("type")
         if named and named not in HANDLERS:
             yield warning(
-                "type_known", f"node {node.id} has the unknown type {named!r}; it runs as {node.handler}.", node_id=node.id
+                "type_known",
+                f"node {node.id} has the unknown type {named!r}; it runs as {node.handler}.",
+                node_id=node.id,
             )
         shape = node.text("shape").lower()
         if not named and shape not in SHAPES:
-            yield warning("type_known", f"node {node.id} has the shape {shape!r}; it runs as an agent.", node_id=node.id)
+            yield warning(
+                "type_known", f"node {node.id} has the shape {shape!r}; it runs as an agent.", node_id=node.id
+            )
 
 
 def fidelity_valid(graph: Graph, _dialect: Dialect) -> Iterator[Diagnostic]:
@@ -44,7 +48,9 @@ def fidelity_valid(graph: Graph, _dialect: Dialect) -> Iterator[Diagnostic]:
         for key in ("fidelity", "default_fidelity"):
             value = holder.attrs.get(key)
             if value is not None and str(value) not in FIDELITIES:
-                yield warning("fidelity_valid", f"{name} has the unknown {key} {value!r}.", fix=f"One of {', '.join(FIDELITIES)}.")
+                yield warning(
+                    "fidelity_valid", f"{name} has the unknown {key} {value!r}.", fix=f"One of {', '.join(FIDELITIES)}."
+                )
 
 
 def thread_id_requires_fidelity_full(graph: Graph, _dialect: Dialect) -> Iterator[Diagnostic]:
@@ -64,21 +70,27 @@ def prompt_on_llm_nodes(graph: Graph, _dialect: Dialect) -> Iterator[Diagnostic]
     """Agents are asked something."""
     for node in graph.nodes.values():
         if node.handler in ("agent", "prompt") and not node.text("prompt") and not node.text("label"):
-            yield warning("prompt_on_llm_nodes", f"node {node.id} has neither prompt nor label.", node_id=node.id, line=node.line)
+            yield warning(
+                "prompt_on_llm_nodes", f"node {node.id} has neither prompt nor label.", node_id=node.id, line=node.line
+            )
 
 
 def command_requires_script(graph: Graph, _dialect: Dialect) -> Iterator[Diagnostic]:
     """Commands run something."""
     for node in graph.by_handler("command"):
         if not node.text("script").strip():
-            yield warning("command_requires_script", f"command node {node.id} has no script; it fails.", node_id=node.id)
+            yield warning(
+                "command_requires_script", f"command node {node.id} has no script; it fails.", node_id=node.id
+            )
 
 
 def wait_requires_duration(graph: Graph, _dialect: Dialect) -> Iterator[Diagnostic]:
     """Waits know how long."""
     for node in graph.by_handler("wait"):
         if node.duration_ms("duration") is None:
-            yield error("wait_requires_duration", f"wait node {node.id} needs a duration.", node_id=node.id, line=node.line)
+            yield error(
+                "wait_requires_duration", f"wait node {node.id} needs a duration.", node_id=node.id, line=node.line
+            )
 
 
 def script_absolute_cd(graph: Graph, _dialect: Dialect) -> Iterator[Diagnostic]:
@@ -111,7 +123,11 @@ def known_words(graph: Graph, _dialect: Dialect) -> Iterator[Diagnostic]:
     """Values that are one of a few words are one of them."""
     for node in graph.nodes.values():
         if node.text("join_policy") not in _POLICIES:
-            yield warning("join_policy_valid", f"join_policy {node.text('join_policy')!r} of {node.id} counts as wait_all.", node_id=node.id)
+            yield warning(
+                "join_policy_valid",
+                f"join_policy {node.text('join_policy')!r} of {node.id} counts as wait_all.",
+                node_id=node.id,
+            )
         backend = node.text("backend")
         if backend and backend not in _BACKENDS:
             yield warning("backend_valid", f"node {node.id} wants the unknown backend {backend!r}.", node_id=node.id)
@@ -122,7 +138,11 @@ def unknown_attribute(graph: Graph, _dialect: Dialect) -> Iterator[Diagnostic]:
     names = list(ATTRIBUTES)
     for holder, name in _holders(graph):
         for key in holder.attrs:
-            if key not in ATTRIBUTES and key not in DRAWING and not key.startswith(("x-", "x_", "human.", "manager.", "stack.")):
+            if (
+                key not in ATTRIBUTES
+                and key not in DRAWING
+                and not key.startswith(("x-", "x_", "human.", "manager.", "stack."))
+            ):
                 from difflib import get_close_matches
 
                 close = get_close_matches(key, names, 1, 0.75)

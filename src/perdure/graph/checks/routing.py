@@ -51,7 +51,9 @@ def freeform_edge_count(graph: Graph, _dialect: Dialect) -> Iterator[Diagnostic]
     for node in graph.by_handler("human"):
         count = sum(edge.flag("freeform") for edge in graph.outgoing(node.id))
         if count > 1:
-            yield error("freeform_edge_count", f"gate {node.id} has {count} freeform edges; one at most.", node_id=node.id)
+            yield error(
+                "freeform_edge_count", f"gate {node.id} has {count} freeform edges; one at most.", node_id=node.id
+            )
 
 
 def all_conditional_edges(graph: Graph, dialect: Dialect) -> Iterator[Diagnostic]:
@@ -99,10 +101,14 @@ def random_selection(graph: Graph, _dialect: Dialect) -> Iterator[Diagnostic]:
     for node in graph.nodes.values():
         selection = node.text("selection")
         if selection not in ("deterministic", "random"):
-            yield warning("selection_valid", f"node {node.id} has the unknown selection {selection!r}.", node_id=node.id)
+            yield warning(
+                "selection_valid", f"node {node.id} has the unknown selection {selection!r}.", node_id=node.id
+            )
         if selection == "random" and any(edge.condition for edge in graph.outgoing(node.id)):
             yield error(
-                "random_selection_no_conditions", f"node {node.id} draws at random, but has conditional edges.", node_id=node.id
+                "random_selection_no_conditions",
+                f"node {node.id} draws at random, but has conditional edges.",
+                node_id=node.id,
             )
 
 

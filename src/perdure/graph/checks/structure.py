@@ -27,7 +27,9 @@ def terminal_node(graph: Graph, _dialect: Dialect) -> Iterator[Diagnostic]:
     ends = graph.by_handler("exit")
     if len(ends) != 1:
         names = ", ".join(node.id for node in ends) or "none"
-        yield error("terminal_node", f"a graph has exactly one exit; here: {names}.", fix="Give one node shape=Msquare.")
+        yield error(
+            "terminal_node", f"a graph has exactly one exit; here: {names}.", fix="Give one node shape=Msquare."
+        )
 
 
 def start_no_incoming(graph: Graph, _dialect: Dialect) -> Iterator[Diagnostic]:
@@ -35,7 +37,10 @@ def start_no_incoming(graph: Graph, _dialect: Dialect) -> Iterator[Diagnostic]:
     for node in graph.by_handler("start"):
         for edge in graph.incoming(node.id):
             yield error(
-                "start_no_incoming", f"the start {node.id} has an edge from {edge.source}.", node_id=node.id, line=edge.line
+                "start_no_incoming",
+                f"the start {node.id} has an edge from {edge.source}.",
+                node_id=node.id,
+                line=edge.line,
             )
 
 
@@ -53,7 +58,9 @@ def reachability(graph: Graph, _dialect: Dialect) -> Iterator[Diagnostic]:
     seen = {node.id for node in graph.by_handler("start")}
     if not seen:
         return
-    targets = {str(holder.attrs[key]) for holder in [graph, *graph.nodes.values()] for key in _TARGETS if key in holder.attrs}
+    targets = {
+        str(holder.attrs[key]) for holder in [graph, *graph.nodes.values()] for key in _TARGETS if key in holder.attrs
+    }
     ways: dict[str, list[str]] = {}
     for edge in graph.edges:
         ways.setdefault(edge.source, []).append(edge.target)
@@ -66,7 +73,9 @@ def reachability(graph: Graph, _dialect: Dialect) -> Iterator[Diagnostic]:
                 waiting.append(target)
     for node in graph.nodes.values():
         if node.id not in seen:
-            yield warning("reachability", f"node {node.id} cannot be reached from the start.", node_id=node.id, line=node.line)
+            yield warning(
+                "reachability", f"node {node.id} cannot be reached from the start.", node_id=node.id, line=node.line
+            )
 
 
 _TARGETS = ("retry_target", "fallback_retry_target")
@@ -84,7 +93,10 @@ def node_ids(graph: Graph, _dialect: Dialect) -> Iterator[Diagnostic]:
             )
         if node.id.lower() in _RESERVED:
             yield warning(
-                "reserved_keyword_node_id", f"node {node.id} is named like a word of the language.", node_id=node.id, line=node.line
+                "reserved_keyword_node_id",
+                f"node {node.id} is named like a word of the language.",
+                node_id=node.id,
+                line=node.line,
             )
 
 

@@ -102,9 +102,7 @@ def _outcome(
 ) -> NodeOutcome:
     node = visit.node
     updates = {f"response.{node.id}": text, "last_response": text[:LAST_RESPONSE], "last_stage": node.id}
-    outcome = NodeOutcome(
-        "succeeded", context_updates=updates, response=text, usage=usage, files_touched=files
-    )
+    outcome = NodeOutcome("succeeded", context_updates=updates, response=text, usage=usage, files_touched=files)
     found = directive or find_directive(text) or _left_status(visit)
     return apply_directive(outcome, found).but(response=text, usage=usage) if found else outcome
 

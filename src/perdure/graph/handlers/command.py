@@ -30,5 +30,7 @@ async def run(visit: Visit) -> NodeOutcome:
         return try_again(f"The script of {node.id} ran longer than {timeout_ms / 1000:g} s.", context_updates=updates)
     if ended.result.exit_code != 0:
         message = f"The script of {node.id} failed: {ended.why}"
-        return failed(message, classify(ended.stderr[-2_000:]) if ended.stderr else "deterministic", context_updates=updates)
+        return failed(
+            message, classify(ended.stderr[-2_000:]) if ended.stderr else "deterministic", context_updates=updates
+        )
     return NodeOutcome("succeeded", context_updates=updates)

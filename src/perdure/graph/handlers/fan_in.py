@@ -48,7 +48,9 @@ async def _chosen_by_agent(visit: Visit, results: list[dict[str, Any]], good: li
     """An agent names the winner; a name that is none of the branches is a failure, not a guess."""
     from perdure.graph.handlers import agent
 
-    told = "\n\n".join(f"Branch {each['id']} ({each['status']}):\n{str(each.get('output') or '')[:4_000]}" for each in results)
+    told = "\n\n".join(
+        f"Branch {each['id']} ({each['status']}):\n{str(each.get('output') or '')[:4_000]}" for each in results
+    )
     original = visit.node.attrs["prompt"]
     node = type(visit.node)(
         id=visit.node.id,

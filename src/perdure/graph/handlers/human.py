@@ -97,7 +97,11 @@ def outcome_of_answer(node: Node, edges: list[Edge], question: Question, answer:
     updates = {"human.gate.selected": _key(choices, edge) if edge in choices else "", "human.gate.label": label}
     if answer.text:
         updates["human.gate.text"] = answer.text
-    notes = f"answered by {answer.by}" if answer.by != "default" else "nobody answered in time; the declared default was taken"
+    notes = (
+        f"answered by {answer.by}"
+        if answer.by != "default"
+        else "nobody answered in time; the declared default was taken"
+    )
     return NodeOutcome(
         "succeeded",
         preferred_label=edge.label or None,
@@ -128,7 +132,12 @@ def _find_choice(choices: list[Edge], text: str) -> Edge | None:
     if not wanted:
         return None
     for edge, option in zip(choices, options_of(choices), strict=True):
-        if wanted in (option.key.lower(), normalised(edge.label or edge.target), edge.label.lower(), edge.target.lower()):
+        if wanted in (
+            option.key.lower(),
+            normalised(edge.label or edge.target),
+            edge.label.lower(),
+            edge.target.lower(),
+        ):
             return edge
     return None
 

@@ -40,7 +40,9 @@ async def run(visit: Visit) -> NodeOutcome:
     }
     context = output.get("context")
     if isinstance(context, dict):
-        updates = {key: value for key, value in context.items() if not key.startswith(("internal.", "graph."))} | updates
+        updates = {
+            key: value for key, value in context.items() if not key.startswith(("internal.", "graph."))
+        } | updates
     if outcome.is_good:
         return NodeOutcome("succeeded", context_updates=updates)
     reason = outcome.failure.message if outcome.failure else outcome.status
@@ -59,7 +61,11 @@ def child_definition(visit: Visit) -> GraphDefinition | NodeOutcome:
     depth = int(options.inputs.get("internal.depth", 0)) + 1
     if depth > _MAX_DEPTH:
         return failed(f"Child workflows are nested deeper than {_MAX_DEPTH}.", "structural")
-    reference = node.text("stack.child_workflow") or node.text("stack.child_dotfile") or runtime.graph.text("stack.child_dotfile")
+    reference = (
+        node.text("stack.child_workflow")
+        or node.text("stack.child_dotfile")
+        or runtime.graph.text("stack.child_dotfile")
+    )
     source = node.text("stack.child_dot_source")
     path = runtime.definition.path
     read = recorded_reader(runtime.definition.files)
@@ -70,8 +76,12 @@ def child_definition(visit: Visit) -> GraphDefinition | NodeOutcome:
         source, path = found
     loaded = load_graph(source, path, read, variables=options.variables, dialect=dialect_of(path).name)
     if loaded.graph is None or loaded.errors:
-        return failed(f"The child workflow has errors: {'; '.join(each.text() for each in loaded.errors)}", "structural")
-    context = {key: value for key, value in visit.place.state.context.items() if not key.startswith(("internal.", "graph."))}
+        return failed(
+            f"The child workflow has errors: {'; '.join(each.text() for each in loaded.errors)}", "structural"
+        )
+    context = {
+        key: value for key, value in visit.place.state.context.items() if not key.startswith(("internal.", "graph."))
+    }
     given = options.inputs | context | {"internal.depth": depth}
     child_options = msgspec.structs.replace(
         options,

@@ -53,7 +53,10 @@ async def run(visit: Visit) -> NodeOutcome:
         return failed(f"Parallel node {node.id} has no branches.", "structural")
     policy = node.text("join_policy")
     join = join_of(graph, node, walks=visit.runtime.dialect.branch_walks)
-    op.emit("parallel.started", {"node_id": node.id, "visit": visit.number, "branch_count": len(edges), "join_policy": policy})
+    op.emit(
+        "parallel.started",
+        {"node_id": node.id, "visit": visit.number, "branch_count": len(edges), "join_policy": policy},
+    )
     results: dict[str, BranchResult] = {}
 
     async def branch(index: int, edge: Edge) -> None:
@@ -99,12 +102,20 @@ async def _branch(visit: Visit, edge: Edge, index: int, join: str | None) -> Bra
         context=dict(outcome.context_updates),
         last_node=last.id,
     )
-    told = {"node_id": edge.target, "index": index, "status": result.status, "head_sha": head, "duration_ms": outcome.duration_ms}
+    told = {
+        "node_id": edge.target,
+        "index": index,
+        "status": result.status,
+        "head_sha": head,
+        "duration_ms": outcome.duration_ms,
+    }
     own.emit("parallel.branch.completed", told)
     return result
 
 
-async def _walk(visit: Visit, scope: RunContext, place: Place, node: Node, join: str | None) -> tuple[NodeOutcome, Node]:
+async def _walk(
+    visit: Visit, scope: RunContext, place: Place, node: Node, join: str | None
+) -> tuple[NodeOutcome, Node]:
     """The outcome of the branch's last node. Only a walking branch goes on after its first."""
     runtime = visit.runtime
     counts: dict[str, int] = {}
@@ -115,10 +126,16 @@ async def _walk(visit: Visit, scope: RunContext, place: Place, node: Node, join:
         if not runtime.dialect.branch_walks:
             return outcome, node
         choice = await routing.choose(scope, runtime, place, node, outcome)
-        if choice is None or choice.target == join or runtime.graph.nodes[choice.target].handler in ("parallel.fan_in", "exit"):
+        if (
+            choice is None
+            or choice.target == join
+            or runtime.graph.nodes[choice.target].handler in ("parallel.fan_in", "exit")
+        ):
             return outcome, node
         if sum(counts.values()) >= _WALK_LIMIT:
-            return failed(f"The branch of {node.id} walked {_WALK_LIMIT} nodes without reaching a fan-in.", "structural"), node
+            return failed(
+                f"The branch of {node.id} walked {_WALK_LIMIT} nodes without reaching a fan-in.", "structural"
+            ), node
         place.edge = choice.edge
         node = runtime.graph.nodes[choice.target]
 
@@ -159,7 +176,9 @@ def _distances(graph: Graph, start: str) -> dict[str, int]:
     return found
 
 
-async def _joined(visit: Visit, edges: list[Edge], results: list[BranchResult], join: str | None, policy: str) -> NodeOutcome:
+async def _joined(
+    visit: Visit, edges: list[Edge], results: list[BranchResult], join: str | None, policy: str
+) -> NodeOutcome:
     """The outcome of all branches together."""
     node, op = visit.node, visit.op
     good = [each for each in results if each.status in ("succeeded", "partially_succeeded")]
@@ -181,7 +200,10 @@ async def _joined(visit: Visit, edges: list[Edge], results: list[BranchResult], 
     conflicts = await _merge(visit, good, policy, chooses=chooses)
     jump = join or None
     if conflicts:
-        return failed(f"Branches of {node.id} changed the same files differently: {', '.join(conflicts)}.", context_updates=updates)
+        return failed(
+            f"Branches of {node.id} changed the same files differently: {', '.join(conflicts)}.",
+            context_updates=updates,
+        )
     if not good:
         reasons = "; ".join(f"{each.id}: {each.failure or each.status}" for each in bad) or "no branch ended"
         if join is not None and visit.runtime.graph.nodes[join].handler == "parallel.fan_in":
@@ -264,7 +286,11 @@ async def _merge(visit: Visit, good: list[BranchResult], policy: str, *, chooses
         return []
     if policy == "first_success":
         heads = heads[:1]
-    result = await visit.op.step("+merge", "graph.merge", {"heads": heads, "message": f"perdure({visit.runtime.run_id}): join {visit.node.id}"})
+    result = await visit.op.step(
+        "+merge",
+        "graph.merge",
+        {"heads": list(heads), "message": f"perdure({visit.runtime.run_id}): join {visit.node.id}"},
+    )
     assert isinstance(result, dict)
     conflicts = result["conflicts"]
     assert isinstance(conflicts, list)
@@ -280,7 +306,7 @@ async def merge_branches(op: OperationContext, input: dict[str, Any]) -> JSON:
     at_ms = await op.now_ms()
     result = merge_heads(runtime.worktree, input["heads"], input["message"], at_ms)
     remove_branch_worktrees(runtime)
-    return {"sha": result.sha, "conflicts": result.conflicts}
+    return {"sha": result.sha, "conflicts": [*result.conflicts]}
 
 
 def remove_branch_worktrees(runtime: Any) -> None:
@@ -290,5 +316,3 @@ def remove_branch_worktrees(runtime: Any) -> None:
     folder = os.path.join(runtime.run_dir, "worktrees")
     for name in sorted(os.listdir(folder)) if os.path.isdir(folder) else []:
         remove_worktree(runtime.repository, os.path.join(folder, name))
-
-
