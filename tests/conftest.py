@@ -18,7 +18,7 @@ settings.register_profile("long", parent=settings.get_profile("perdure"), derand
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "perdure"))
 
 PROGRAM_LIMIT_S = 45.0
-_AUTHOR = {"NAME": "A. Person", "EMAIL": "person@example.org"}
+_AUTHOR = {"NAME": "tests", "EMAIL": "tests@localhost"}
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from perdure.base.jsonvalue import JSON
 from perdure.base.names import file_name
+from perdure.disk.atomic import private_folder
 from perdure.kernel.operation import operation
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ def copy_files(op: OperationContext, input: dict[str, Any]) -> JSON:
             continue
         seen.add(f"{name}:{sha}")
         copy = os.path.join(target, name)
-        os.makedirs(os.path.dirname(copy), mode=0o700, exist_ok=True)
+        private_folder(os.path.dirname(copy))
         shutil.copyfile(path, copy)
         os.chmod(copy, 0o600)
         total += size

@@ -53,65 +53,101 @@ class Either(msgspec.Struct, frozen=True):
 
 Condition: TypeAlias = Comparison | Negation | Both | Either
 
-_QUOTED = r""""(?:[^"\\]|\\.)*"|'[^']*'"""
-_OPERATOR = re.compile(r"(!=|>=|<=|==|=|>|<)|(?<=\s)(contains|matches)(?=\s)")
-_KEY = re.compile(r"[A-Za-z_][\w.\-]*\Z")
+_SPACE = re.compile(r"\s*")
+_KEY = re.compile(r"[A-Za-z_][\w.\-]*")
+_OPERATOR = re.compile(r"\s*(!=|>=|<=|==|=|>|<|(?:contains|matches)(?=[\s\"']))\s*")
+_QUOTED = re.compile(r"\"((?:[^\"\\]|\\.)*)\"|'([^']*)'")
+_BARE = re.compile(r"(?:(?!&&|\|\|).)*", re.DOTALL)
 
 
 def parse(text: str) -> Condition:
     """The condition. Raises `BadCondition` saying what is wrong."""
     if not text.strip():
         raise BadCondition("The condition is empty.")
-    either = [_both(part, text) for part in _split(text, "||")]
-    return either[0] if len(either) == 1 else Either(either)
+    return _Reader(text).whole()
 
 
-def _both(text: str, whole: str) -> Condition:
-    parts = [_term(part.strip(), whole) for part in _split(text, "&&")]
-    return parts[0] if len(parts) == 1 else Both(parts)
+class _Reader:
+    """One pass over a condition. Only a value that begins with a quote is quoted, so an apostrophe inside a word is a sign."""
 
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._at = 0
 
-def _split(text: str, operator: str) -> list[str]:
-    """The parts between operators, those inside quotes not counted."""
-    parts, start = [], 0
-    for found in re.finditer(rf"{_QUOTED}|{re.escape(operator)}", text):
-        if found[0] == operator:
-            parts.append(text[start : found.start()])
-            start = found.end()
-    return [*parts, text[start:]]
+    def whole(self) -> Condition:
+        condition = self._either()
+        if self._rest():
+            raise self._bad(f"has {self._rest()[:30]!r} left over")
+        return condition
 
+    def _either(self) -> Condition:
+        parts = [self._both()]
+        while self._take("||"):
+            parts.append(self._both())
+        return parts[0] if len(parts) == 1 else Either(parts)
 
-def _term(text: str, whole: str) -> Condition:
-    if not text:
-        raise BadCondition(f"The condition {whole!r} has an operator without a side.")
-    if text.startswith("!") and not text.startswith("!="):
-        return Negation(_term(text[1:].strip(), whole))
-    if "(" in text.split('"', maxsplit=1)[0] and not re.search(r"\bmatches\b", text):
-        raise BadCondition(f"The condition {whole!r} has parentheses; there are none.")
-    found = _OPERATOR.search(text)
-    if found is None:
-        return Comparison(_key(text, whole), "true", "")
-    key = _key(text[: found.start()].strip(), whole)
-    operator = "=" if found[0] == "==" else found[0]
-    value = _unquoted(text[found.end() :].strip())
-    if operator == "matches":
-        try:
-            re.compile(value)
-        except re.error as error:
-            raise BadCondition(f"The condition {whole!r} has a bad pattern: {error}.") from error
-    return Comparison(key, operator, value)
+    def _both(self) -> Condition:
+        parts = [self._term()]
+        while self._take("&&"):
+            parts.append(self._term())
+        return parts[0] if len(parts) == 1 else Both(parts)
 
+    def _term(self) -> Condition:
+        is_negated = False
+        while self._take("!"):
+            is_negated = not is_negated
+        comparison = self._comparison()
+        return Negation(comparison) if is_negated else comparison
 
-def _key(text: str, whole: str) -> str:
-    if not _KEY.match(text):
-        raise BadCondition(f"The condition {whole!r} has {text!r} where a key should be.")
-    return text
+    def _comparison(self) -> Condition:
+        rest = self._rest()
+        if not rest or rest.startswith(("&&", "||")):
+            raise self._bad("has an operator without a side")
+        if rest[0] in "()":
+            raise self._bad("has parentheses; there are none")
+        key = _KEY.match(self._text, self._at)
+        if key is None:
+            raise self._bad(f"has {rest[:30]!r} where a key should be")
+        self._at = key.end()
+        operator = _OPERATOR.match(self._text, self._at)
+        if operator is None:
+            if self._rest() and not self._rest().startswith(("&&", "||")):
+                raise self._bad(f"has {self._rest()[:30]!r} where an operator should be")
+            return Comparison(key[0], "true", "")
+        self._at = operator.end()
+        value = self._value()
+        if operator[1] == "matches":
+            try:
+                re.compile(value)
+            except re.error as error:
+                raise self._bad(f"has a bad pattern: {error}") from error
+        return Comparison(key[0], "=" if operator[1] == "==" else operator[1], value)
 
+    def _value(self) -> str:
+        quoted = _QUOTED.match(self._text, self._at)
+        if quoted is not None:
+            self._at = quoted.end()
+            return quoted[2] if quoted[1] is None else re.sub(r"\\([\"\\])", r"\1", quoted[1])
+        if self._text.startswith('"', self._at):
+            raise self._bad("has a quoted value without an end")
+        bare = _BARE.match(self._text, self._at)
+        raw = bare[0] if bare else ""
+        self._at += len(raw)
+        return raw.strip()
 
-def _unquoted(text: str) -> str:
-    if len(text) >= 2 and text[0] == text[-1] and text[0] in "\"'":
-        return text[1:-1].replace('\\"', '"')
-    return text
+    def _rest(self) -> str:
+        space = _SPACE.match(self._text, self._at)
+        self._at = space.end() if space else self._at
+        return self._text[self._at :]
+
+    def _take(self, sign: str) -> bool:
+        if not self._rest().startswith(sign):
+            return False
+        self._at += len(sign)
+        return True
+
+    def _bad(self, what: str) -> BadCondition:
+        return BadCondition(f"The condition {self._text!r} {what}.")
 
 
 def evaluate(condition: Condition, lookup: Lookup) -> bool:

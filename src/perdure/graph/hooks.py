@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from perdure.base.jsonvalue import JSON
+from perdure.disk.atomic import private_folder
 from perdure.kernel.operation import operation
 
 if TYPE_CHECKING:
@@ -114,7 +115,7 @@ async def _call_command(op: OperationContext, runtime: Runtime, hook: Hook, told
     from perdure.sandbox.command import CommandSpec, run_command, script_argv, tail_text
 
     folder = os.path.join(runtime.run_dir, "cache", "spool")
-    os.makedirs(folder, mode=0o700, exist_ok=True)
+    private_folder(folder)
     base = os.path.join(folder, file_name(op.step_id))
     more = {
         "PERDURE_EVENT": told["event"], "PERDURE_RUN_ID": told["run_id"], "PERDURE_WORKFLOW": told["workflow"],

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from perdure.disk.atomic import private_folder
 from perdure.graph.context import State
 
 if TYPE_CHECKING:
@@ -88,7 +89,7 @@ class Visit(msgspec.Struct):
         from perdure.base.names import file_name
 
         folder = os.path.join(self.runtime.run_dir, "cache", "spool")
-        os.makedirs(folder, mode=0o700, exist_ok=True)
+        private_folder(folder)
         return os.path.join(folder, f"{file_name(self.op.step_id)}.{self.op.attempt}.{name}")
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from perdure.base.jsonvalue import JSON
+from perdure.disk.atomic import private_folder
 from perdure.sandbox.command import CommandResult, CommandSpec, run_command, script_argv, tail_text
 from perdure.sandbox.environment import command_environment, resolve_variables
 
@@ -56,7 +57,7 @@ async def run_script(
 ) -> Ended:
     """Run a script in the place's folder. Its process group is recorded before it does anything."""
     folder = os.path.join(runtime.run_dir, "cache", "spool")
-    os.makedirs(folder, mode=0o700, exist_ok=True)
+    private_folder(folder)
     from perdure.base.names import file_name
 
     base = os.path.join(folder, f"{file_name(op.step_id)}.{op.attempt}")

@@ -48,7 +48,7 @@ async def prepare(run: RunContext, runtime: Runtime) -> None:
         return
     from perdure.git.worktree import run_branch
 
-    await run.step("+worktree", "graph.worktree", {"branch": run_branch(run.run_id), "base_sha": runtime.base_sha})
+    await run.step("+worktree", "graph.worktree", {"base_sha": runtime.base_sha})
     run.emit("git.worktree.added", {"path": runtime.worktree, "branch": run_branch(run.run_id)})
 
 
@@ -73,7 +73,7 @@ def make_worktree(op: OperationContext, input: dict[str, Any]) -> JSON:
     """The run's worktree on its own branch."""
     runtime: Runtime = op.local
     add_main_worktree(runtime)
-    return {"path": runtime.worktree, "branch": input["branch"]}
+    return {"base_sha": input["base_sha"]}
 
 
 async def checkpoint(run: RunContext, runtime: Runtime, node: Node, status: str) -> None:

@@ -61,8 +61,8 @@ async def execute(run: Run, frame: Frame, request: ChildRequest, record: StepRec
             run_dir=request.run_dir,
             parent=run.run_id,
         )
-    frame.wait_begins()
     run.executing += 1
+    frame.wait_begins()
     from perdure.kernel.run import Frame
 
     child_frame = Frame(run)

@@ -179,7 +179,7 @@ class Engine:
             status="submitted",
             created_at=now,
             run_dir=run_dir,
-            record=encode(record or {}).decode(),
+            record=self._masked(record or {}),
             owner=ownership.owner_text(now) if owned else None,
             parent=parent,
         )
@@ -188,6 +188,11 @@ class Engine:
         for subscriber in made.subscribers:
             subscriber.committed(made.events)
         return made
+
+    def _masked(self, value: JSON) -> str:
+        """The value as JSON text without secrets."""
+        text = encode(value)
+        return (text if self.mask is None else self.mask.mask(text)).decode()
 
     def _first_event(self, run_id: str, now: int, seq: int, name: str, properties: dict[str, JSON]) -> EventRow:
         body = encode(properties)
@@ -358,7 +363,7 @@ class Engine:
         name = {"failed": "run.failed", "cancelled": "run.cancelled"}.get(outcome.status, "run.completed")
         run.change_status(outcome.status)
         run.log.add(name, None, properties)
-        run.log.settle(Settlement(outcome.status, now, encode(record).decode()))
+        run.log.settle(Settlement(outcome.status, now, self._masked(record)))
         run.log.commit()
         run.log.flush()
         return RunResult(run.run_id, outcome.status, outcome, outcome.reason)

@@ -130,11 +130,13 @@ class Run:
         """Look, when this turn of the event loop is over, whether everything waits."""
         if not self._idle_check_due:
             self._idle_check_due = True
-            asyncio.get_running_loop().call_soon(self._check_idle)
+            # Two turns of the loop: in the first, whoever can answer at once does.
+            loop = asyncio.get_running_loop()
+            loop.call_soon(loop.call_soon, self._check_idle)
 
     def _check_idle(self) -> None:
         self._idle_check_due = False
-        if self.executing > 0 or self.stop is not None:
+        if self.executing > 0 or self.stop is not None or any(each.done() for each in self.questions.values()):
             return
         if self.pausing is not None:
             self.halt("paused", self.pausing)

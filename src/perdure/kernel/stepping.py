@@ -104,8 +104,8 @@ async def _attempt(run: Run, frame: Frame, plan: Plan, attempt: int, was_interru
         run.show()
     context = OperationScope(run, Frame(run), plan.step_id, attempt, plan.retry.max_attempts, was_interrupted)
     begun = run.clock.monotonic_ms()
-    frame.wait_begins()
     run.executing += 1
+    frame.wait_begins()
     failure, retryable, value = None, False, None
     try:
         value = operation.function(context, plan.input)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from perdure.base.errors import Refused
 from perdure.base.jsonvalue import encode
+from perdure.disk.atomic import private_folder
 from perdure.kernel.events import event_of
 from perdure.kernel.lifecycle import SETTLED
 from perdure.kernel.ownership import liveness, true_status
@@ -194,11 +195,11 @@ def export_run(state: State, row: RunRow, target: str) -> int:
     if os.path.exists(target) and (not os.path.isdir(target) or os.listdir(target)):
         raise Refused(f"{target} is there and not empty.", hint="Name a new folder.")
     events = [event_of(row.run_id, each) for each in state.store.read_events(row.no)]
-    os.makedirs(target, mode=0o700, exist_ok=True)
+    private_folder(target)
     count = rebuild_run_directory(target, events, state.blobs)
     for event in events:
         for digest in _blobs_in(event.properties):
-            os.makedirs(os.path.join(target, "blobs"), mode=0o700, exist_ok=True)
+            private_folder(os.path.join(target, "blobs"))
             shutil.copyfile(state.blobs.path(digest), os.path.join(target, "blobs", digest))
             count += 1
     return count

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+import signal
+from typing import TYPE_CHECKING, Any
 
 from perdure.base.errors import Refused
 from perdure.kernel.engine import Engine, RunResult
@@ -11,7 +12,7 @@ from perdure.views.gate_files import GateFiles
 from perdure.views.run_directory import RunDirectory
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Coroutine, Sequence
 
     from perdure.graph.definition import GraphDefinition
     from perdure.kernel.interviewer import Interviewer
@@ -57,7 +58,7 @@ def run_now(
 ) -> RunResult:
     """Make a run and execute it here to its end, or until it waits for somebody who is not here."""
     engine = new_engine(state, park=True, watch=watch)
-    return asyncio.run(
+    return attended_run(
         engine.run(
             prepared.definition,
             properties=prepared.properties,
@@ -81,7 +82,7 @@ def execute(
     """Go on with a run. An edited graph is refused unless its changes are accepted, or the recorded graph is wanted."""
     engine = new_engine(state, park=park, watch=watch)
     changed = None if keep_recorded or row.parent else changed_definition(state, row, accept=accept_changes)
-    return asyncio.run(
+    return attended_run(
         engine.execute(
             row.run_id,
             interviewers=[GateFiles(), *interviewers],
@@ -89,6 +90,20 @@ def execute(
             changed=changed,
         )
     )
+
+
+def attended_run(call: Coroutine[Any, Any, RunResult]) -> RunResult:
+    """Run to the end; a hang-up and a request to end are taken like Ctrl-C, so that the run pauses and its processes end."""
+
+    async def main() -> RunResult:
+        loop = asyncio.get_running_loop()
+        task = asyncio.current_task()
+        assert task is not None
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            loop.add_signal_handler(number, task.cancel)
+        return await call
+
+    return asyncio.run(main())
 
 
 class DefinitionChanged(Refused):

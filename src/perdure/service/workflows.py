@@ -245,8 +245,10 @@ def prepare(request: Request, home: StateHome) -> Prepared:
 
 def check_runnable(loaded: LoadedGraph, options: Options) -> None:
     """What a run needs besides a good graph is there: a backend for its agents. Raises `Refused` before anything starts."""
-    from perdure.agents.backend import find_backend
+    from perdure.agents.backend import BACKENDS, find_backend
 
+    if options.backend and options.backend not in BACKENDS:
+        raise Refused(f"There is no backend {options.backend!r}.", hint=f"Known: {', '.join(BACKENDS)}.")
     if options.dry_run or loaded.graph is None:
         return
     for node in loaded.graph.nodes.values():

@@ -199,7 +199,7 @@ class SqliteStore:
         return [RequestRow(*row) for row in self._all(SQL["open_requests"], (run_no,))]
 
     def change_marker(self) -> int:
-        marker: int = self._db.data_version()
+        marker: int = self._execute("pragma data_version").get
         return marker
 
     def state_id(self) -> str:

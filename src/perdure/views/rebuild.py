@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from perdure.base.errors import Refused
+from perdure.disk.atomic import private_folder
 from perdure.disk.blobs import Blobs
 from perdure.kernel.events import Event
 from perdure.views.run_directory import RunDirectory
@@ -29,7 +30,7 @@ def rebuild_run_directory(run_dir: str, events: Sequence[Event], blobs: Blobs) -
     for folder, _folders, names in os.walk(fresh):
         relative = os.path.relpath(folder, fresh)
         target = run_dir if relative == "." else os.path.join(run_dir, relative)
-        os.makedirs(target, mode=0o700, exist_ok=True)
+        private_folder(target)
         for name in names:
             os.replace(os.path.join(folder, name), os.path.join(target, name))
             count += 1

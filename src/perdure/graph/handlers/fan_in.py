@@ -67,6 +67,6 @@ async def _chosen_by_agent(visit: Visit, results: list[dict[str, Any]], good: li
         return failed(f"The answer of {visit.node.id} names none of the branches {', '.join(e['id'] for e in good)}.")
     head = best.get("head_sha")
     if visit.runtime.git and head:
-        input = {"heads": [head], "message": f"perdure({visit.runtime.run_id}): {visit.node.id} chose {best['id']}"}
+        input = {"heads": [head], "message": f"{visit.node.id} chose {best['id']}"}
         await visit.op.step("+merge", "graph.merge", input)
     return answered.but(context_updates=answered.context_updates | _updates(best), preferred_label=None)

@@ -13,6 +13,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from perdure.base.jsonvalue import JSON
+from perdure.base.names import file_name
+from perdure.disk.atomic import private_folder
+from perdure.git.worktree import parallel_branch
 from perdure.graph import routing
 from perdure.graph.context import State
 from perdure.graph.outcome import NodeOutcome, failed
@@ -230,15 +233,14 @@ def _chooses(join: Node) -> bool:
 
 async def _own_worktree(visit: Visit, scope: RunContext, edge: Edge) -> str:
     """A worktree for one branch, from the run's last commit."""
-    from perdure.base.names import file_name
-    from perdure.git.worktree import parallel_branch
+    input = {"node": visit.node.id, "visit": visit.number, "target": edge.target}
+    await scope.step("+worktree", "graph.branch_worktree", input)
+    return branch_path(visit.runtime, visit.node.id, visit.number, edge.target)
 
-    runtime = visit.runtime
-    branch = parallel_branch(runtime.run_id, file_name(visit.node.id), visit.number, file_name(edge.target))
-    folder = f"{file_name(visit.node.id)}-{visit.number}-{file_name(edge.target)}"
-    path = os.path.join(runtime.run_dir, "worktrees", folder)
-    await scope.step("+worktree", "graph.branch_worktree", {"branch": branch, "name": folder})
-    return path
+
+def branch_path(runtime: Any, node: str, visit: int, target: str) -> str:
+    """Where a branch's worktree lies."""
+    return os.path.join(runtime.run_dir, "worktrees", f"{file_name(node)}-{visit}-{file_name(target)}")
 
 
 def add_branch_worktree(work_dir: str, repository: str, path: str, branch: str) -> None:
@@ -247,7 +249,7 @@ def add_branch_worktree(work_dir: str, repository: str, path: str, branch: str) 
     from perdure.git.worktree import add_worktree
 
     base = git(work_dir, "rev-parse", "HEAD").text
-    os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+    private_folder(os.path.dirname(path))
     add_worktree(repository, path, branch, base)
 
 
@@ -255,8 +257,9 @@ def add_branch_worktree(work_dir: str, repository: str, path: str, branch: str) 
 def make_branch_worktree(op: OperationContext, input: dict[str, Any]) -> JSON:
     """A worktree for one branch of a parallel node."""
     runtime = op.local
-    path = os.path.join(runtime.run_dir, "worktrees", input["name"])
-    add_branch_worktree(runtime.worktree, runtime.repository, path, input["branch"])
+    node, visit, target = input["node"], input["visit"], input["target"]
+    branch = parallel_branch(runtime.run_id, file_name(node), visit, file_name(target))
+    add_branch_worktree(runtime.worktree, runtime.repository, branch_path(runtime, node, visit, target), branch)
     return None
 
 
@@ -289,7 +292,7 @@ async def _merge(visit: Visit, good: list[BranchResult], policy: str, *, chooses
     result = await visit.op.step(
         "+merge",
         "graph.merge",
-        {"heads": list(heads), "message": f"perdure({visit.runtime.run_id}): join {visit.node.id}"},
+        {"heads": list(heads), "message": f"join {visit.node.id}"},
     )
     assert isinstance(result, dict)
     conflicts = result["conflicts"]
@@ -304,7 +307,8 @@ async def merge_branches(op: OperationContext, input: dict[str, Any]) -> JSON:
 
     runtime = op.local
     at_ms = await op.now_ms()
-    result = merge_heads(runtime.worktree, input["heads"], input["message"], at_ms)
+    message = f"perdure({runtime.run_id}): {input['message']}"
+    result = merge_heads(runtime.worktree, input["heads"], message, at_ms)
     remove_branch_worktrees(runtime)
     return {"sha": result.sha, "conflicts": [*result.conflicts]}
 
