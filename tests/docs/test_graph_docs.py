@@ -17,7 +17,7 @@ RULES = (DOCS / "reference" / "lint-rules.md").read_text(encoding="utf-8")
 ROWS = re.findall(r"^\| `(\w+)` \| (\w+).*\| `(.+)` \|$", RULES, re.MULTILINE)
 
 
-@pytest.mark.parametrize("name", [*ATTRIBUTES, *SHAPES, *HANDLERS, *FIDELITIES])
+@pytest.mark.parametrize("name", [*ATTRIBUTES, *SHAPES, *sorted(HANDLERS), *FIDELITIES])
 def test_the_language_page_names_it(name: str) -> None:
     assert f"`{name}`".lower() in LANGUAGE.lower()
 

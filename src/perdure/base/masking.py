@@ -82,8 +82,11 @@ class Masker:
     def last_safe(self, text: bytes) -> int:
         """How much of the text can be let go: a secret that begins later may end in the next piece."""
         cut = max(0, len(text) - self.longest)
-        for found in self._compiled().finditer(text):
-            if found.start() < cut < found.end():
+        # Only what crosses the cut matters, so only its surroundings are searched.
+        for found in self._compiled().finditer(text, max(0, cut - self.longest)):
+            if found.start() >= cut:
+                break
+            if cut < found.end():
                 return found.start() if found.end() == len(text) else found.end()
         return cut
 

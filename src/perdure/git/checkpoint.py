@@ -42,15 +42,13 @@ def commit_checkpoint(worktree: str, checkpoint: Checkpoint, exclude: Sequence[s
 
     Commits even when nothing changed. Only files that no pattern excludes are added; tracked ones stay tracked.
     """
-    head = git(
-        worktree,
-        "log",
-        "-1",
-        "--format=%H%n%(trailers:key=Perdure-Run,valueonly)%(trailers:key=Perdure-Completed,valueonly)",
-    )
-    lines = head.text.split()
-    if lines[1:] == [checkpoint.run_id, str(checkpoint.completed)]:
-        return lines[0]
+    head = git(worktree, "log", "-1", "--format=%H%n%B").text
+    sha, _, message = head.partition("\n")
+    if (
+        message.strip().split("Perdure-Checkpoint:")[0].strip()
+        == checkpoint.message.split("Perdure-Checkpoint:")[0].strip()
+    ):
+        return sha
     patterns = [f":(exclude,glob)**/{name}/**" for name in EXCLUDED] + [
         f":(exclude,glob)**/{name}" for name in EXCLUDED
     ]

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from perdure.graph.attributes import ATTRIBUTES, DRAWING, FIDELITIES
 from perdure.graph.diagnostics import Diagnostic, error, warning
 from perdure.graph.dialect import Dialect
-from perdure.graph.model import HANDLERS, SHAPES, Attributes, Graph, as_duration_ms
+from perdure.graph.model import HANDLERS, SHAPES, Attributes, Edge, Graph, Node, as_duration_ms
 from perdure.graph.stylesheet import BadStylesheet, parse_stylesheet
 
 _ABSOLUTE_CD = re.compile(r"(?:^|[;&|]\s*)\s*cd\s+[\"']?/")
@@ -49,7 +49,10 @@ def fidelity_valid(graph: Graph, _dialect: Dialect) -> Iterator[Diagnostic]:
             value = holder.attrs.get(key)
             if value is not None and str(value) not in FIDELITIES:
                 yield warning(
-                    "fidelity_valid", f"{name} has the unknown {key} {value!r}.", fix=f"One of {', '.join(FIDELITIES)}."
+                    "fidelity_valid",
+                    f"{name} has the unknown {key} {value!r}.",
+                    fix=f"One of {', '.join(FIDELITIES)}.",
+                    **_place(holder),
                 )
 
 
@@ -114,9 +117,14 @@ def value_kinds(graph: Graph, _dialect: Dialect) -> Iterator[Diagnostic]:
             if known is None:
                 continue
             if known.kind == "duration" and as_duration_ms(value) is None:
-                yield error("value_kind", f"{name}: {key}={value!r} is no duration.", fix="Write one like 30s or 15m.")
+                yield error(
+                    "value_kind",
+                    f"{name}: {key}={value!r} is no duration.",
+                    fix="Write one like 30s or 15m.",
+                    **_place(holder),
+                )
             elif known.kind == "integer" and not str(value).strip().lstrip("-").isdigit():
-                yield error("value_kind", f"{name}: {key}={value!r} is no whole number.")
+                yield error("value_kind", f"{name}: {key}={value!r} is no whole number.", **_place(holder))
 
 
 def known_words(graph: Graph, _dialect: Dialect) -> Iterator[Diagnostic]:
@@ -147,7 +155,16 @@ def unknown_attribute(graph: Graph, _dialect: Dialect) -> Iterator[Diagnostic]:
 
                 close = get_close_matches(key, names, 1, 0.75)
                 fix = f"Did you mean {close[0]}?" if close else None
-                yield warning("unknown_attribute", f"{name} has {key}, which means nothing here.", fix=fix)
+                yield warning(
+                    "unknown_attribute", f"{name} has {key}, which means nothing here.", fix=fix, **_place(holder)
+                )
+
+
+def _place(holder: Attributes) -> dict[str, object]:
+    """Where a finding about a holder stands."""
+    if isinstance(holder, Node):
+        return {"node_id": holder.id, "line": holder.line}
+    return {"edge": (holder.source, holder.target), "line": holder.line} if isinstance(holder, Edge) else {}
 
 
 def _holders(graph: Graph) -> Iterator[tuple[Attributes, str]]:
