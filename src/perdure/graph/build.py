@@ -124,6 +124,15 @@ def settle_borders(graph: Graph) -> None:
                 break
 
 
+def mark_routers(graph: Graph) -> None:
+    """Say of each edge whether its target only routes: a conditional node with a conditional way out."""
+    routers = {
+        node.id for node in graph.by_handler("conditional") if any(edge.condition for edge in graph.outgoing(node.id))
+    }
+    for edge in graph.edges:
+        edge.leads_to_router = edge.target in routers
+
+
 def _label(statements: list[Statement]) -> str | None:
     """The label that a subgraph gives itself."""
     for statement in statements:

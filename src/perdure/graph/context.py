@@ -69,14 +69,17 @@ class State:
     def take(self, node_id: str, outcome: NodeOutcome) -> None:
         """What a node's outcome means for the rest of the run."""
         self.set(dict(outcome.context_updates))
-        self.set(
-            {
-                "outcome": outcome.status,
-                "preferred_label": outcome.preferred_label or "",
-                "failure_class": outcome.failure.failure_class if outcome.failure else "",
-                "current_node": node_id,
-            }
-        )
+        node = self.graph.nodes.get(node_id)
+        if node is None or node.handler != "conditional":
+            # A conditional node does no work: its edges ask for the outcome of the node before it.
+            self.set(
+                {
+                    "outcome": outcome.status,
+                    "preferred_label": outcome.preferred_label or "",
+                    "failure_class": outcome.failure.failure_class if outcome.failure else "",
+                }
+            )
+        self.set({"current_node": node_id})
         self.outcomes[node_id] = outcome.status
         self.completed.append(node_id)
         self.last_node = node_id

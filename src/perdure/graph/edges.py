@@ -38,8 +38,8 @@ def choose_edge(
 ) -> Choice | None:
     """The way on; None when there is none.
 
-    `share` from 0 to 1 draws the unconditional edge by weight. With `unconditional` off a plain edge is no way on: so a failure
-    does not slip through.
+    `share` from 0 to 1 draws the unconditional edge by weight. With `unconditional` off a plain edge is no way on, so that a
+    failure does not slip through; only one to a node that routes on the outcome (a diamond with conditions) still is.
     """
     if jump is not None:
         return Choice(jump, "jump")
@@ -48,7 +48,7 @@ def choose_edge(
         return _taken(_best(holding), "condition")
     plain = [edge for edge in edges if not edge.condition]
     if not unconditional:
-        return None
+        plain = [edge for edge in plain if edge.leads_to_router]
     wished = _wished(plain, preferred_label, suggested)
     if wished is not None:
         return wished

@@ -9,7 +9,7 @@ import msgspec
 
 from perdure.base.errors import Refused
 from perdure.graph import imports
-from perdure.graph.build import Builder
+from perdure.graph.build import Builder, mark_routers
 from perdure.graph.checks import run_checks
 from perdure.graph.diagnostics import Diagnostic, error
 from perdure.graph.dialect import Dialect, dialect_of
@@ -67,6 +67,7 @@ def load_graph(
             apply_stylesheet(graph.nodes, parse_stylesheet(graph.text("model_stylesheet")))
         except BadStylesheet:
             pass  # the check of the stylesheet says what is wrong
+        mark_routers(graph)
         loaded.found += run_checks(graph, chosen)
     shown = [each if each.file else msgspec.structs.replace(each, file=path) for each in loaded.found]
     return LoadedGraph(path, source, chosen, graph, shown)

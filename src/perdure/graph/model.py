@@ -106,11 +106,12 @@ class Node(Attributes):
 
 
 class Edge(Attributes):
-    """A way from one node to another."""
+    """A way from one node to another. `leads_to_router` says that its target only routes on the outcome before it."""
 
     source: str = ""
     target: str = ""
     line: int | None = None
+    leads_to_router: bool = False
 
     @property
     def label(self) -> str:

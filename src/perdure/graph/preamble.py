@@ -31,7 +31,7 @@ def thread_of(graph: Graph, node: Node, edge: Edge | None, previous: str | None,
 
 def preamble(state: State, fidelity: str) -> str:
     """The text before the prompt. At full fidelity there is none: the conversation itself is the history."""
-    if fidelity == "full" or not state.stages:
+    if fidelity == "full" or all(stage.handler == "start" for stage in state.stages):
         return ""
     if fidelity == "truncate":
         return f"Goal: {state.goal}\nRun: {state.context.get('internal.run_id', '')}\n" if state.goal else ""

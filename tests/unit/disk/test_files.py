@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from perdure.base.errors import EnvironmentFault
 from perdure.disk import atomic, jsonl
 from perdure.disk.blobs import BlobDamaged, BlobMissing, Blobs
 from perdure.disk.boundary import StateInsideRepository, check_state_outside
@@ -81,7 +82,7 @@ def test_no_temporary_file_stays_when_the_disk_is_full(tmp_path: Path, monkeypat
     def full(_handle: int, _content: bytes) -> int:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(atomic.os, "write", full)
+    monkeypatch.setattr("os.write", full)
     with pytest.raises(atomic.DiskFull, match="No space"):
         atomic.replace(str(path), b"new", durable=False)
     monkeypatch.undo()
@@ -190,7 +191,7 @@ def test_what_is_no_file_is_refused_and_left_alone(tmp_path: Path, kind: str) ->
         os.mkfifo(path)
     else:
         path.mkdir()
-    with pytest.raises((atomic.UnsafePath, atomic.EnvironmentFault)):
+    with pytest.raises((atomic.UnsafePath, EnvironmentFault)):
         jsonl.Appender(str(path))
     assert victim.read_text() == "precious"
 
