@@ -528,3 +528,18 @@ def test_a_full_disk_stops_the_run_and_loses_nothing(perdure: Perdure, hello: Ca
     assert only_run(perdure)["status"] in ("interrupted", "paused")
     perdure("doctor")
     perdure("resume", "hello").succeeded()
+
+
+def test_another_backend_can_answer_from_a_resumption_on(perdure: Perdure, tmp_path: Path) -> None:
+    path = tmp_path / "two.fabro"
+    path.write_text(
+        "digraph two { start [shape=Mdiamond] exit [shape=Msquare] a [prompt=a] gate [shape=hexagon] b [prompt=b] "
+        'start -> a -> gate; gate -> b [label="[Y] Yes"]; gate -> exit [label="[N] No"]; b -> exit }'
+    )
+    assert perdure("run", path, "--backend", "command", "--command", "echo first").code == 4
+    perdure("answer", "two", "Y").succeeded()
+    perdure("resume", "two", "--backend", "command", "--command", "echo second").succeeded()
+
+    run_dir = Path(str(only_run(perdure)["run_dir"]))
+    assert (run_dir / "nodes/a/response.md").read_text() == "first"
+    assert (run_dir / "nodes/b/response.md").read_text() == "second"

@@ -64,6 +64,31 @@ def workflow_options(function: F) -> F:
     return function
 
 
+def backend_options(function: F) -> F:
+    """Who answers the agents of a run that is there already."""
+    for decorator in (
+        click.option("--script", default="", metavar="FILE", help="The answers of the backend 'scripted'."),
+        click.option("--command", default="", metavar='"PROGRAM ARGS"', help="The program of the backend 'command'."),
+        click.option(
+            "--backend", default="", metavar="NAME", help="Who answers from now on: command, scripted, simulated."
+        ),
+    ):
+        function = decorator(function)
+    return function
+
+
+def backend_of(values: dict[str, str]) -> Any:
+    """What `backend_options` said, for the service."""
+    from perdure.service.running import Backend
+
+    return Backend(values["backend"], values["command"], values["script"])
+
+
+def flags_of(values: dict[str, str]) -> list[str]:
+    """What `backend_options` said, as a command line again."""
+    return [word for name, value in values.items() if value for word in (f"--{name}", value)]
+
+
 def request_of(values: dict[str, Any]) -> Any:
     """What was said, for the service."""
     from perdure.service.workflows import Request

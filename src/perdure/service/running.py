@@ -6,6 +6,8 @@ import asyncio
 import signal
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from perdure.base.errors import Refused
 from perdure.kernel.engine import Engine, RunResult
 from perdure.views.gate_files import GateFiles
@@ -78,10 +80,14 @@ def execute(
     watch: Callable[[str], Subscriber] | None = None,
     accept_changes: bool = False,
     keep_recorded: bool = False,
+    backend: Backend | None = None,
 ) -> RunResult:
-    """Go on with a run. An edited graph is refused unless its changes are accepted, or the recorded graph is wanted."""
+    """Go on with a run. An edited graph is refused unless its changes are accepted, or the recorded graph is wanted.
+    Another `backend` answers its agents from now on."""
     engine = new_engine(state, park=park, watch=watch)
     changed = None if keep_recorded or row.parent else changed_definition(state, row, accept=accept_changes)
+    if backend is not None:
+        changed = with_backend(state, row, changed, backend)
     return attended_run(
         engine.execute(
             row.run_id,
@@ -104,6 +110,38 @@ def attended_run(call: Coroutine[Any, Any, RunResult]) -> RunResult:
         return await call
 
     return asyncio.run(main())
+
+
+class Backend(msgspec.Struct, frozen=True):
+    """Who answers a run's agents, as a person says it; empty fields leave what was recorded."""
+
+    name: str = ""
+    command: str = ""
+    script: str = ""
+
+
+def with_backend(
+    state: State, row: RunRow, changed: GraphDefinition | None, backend: Backend
+) -> GraphDefinition | None:
+    """The run's definition with another backend; None when nothing differs. Raises `Refused` for an unknown one."""
+    import os
+
+    from perdure.graph.config import Config, command_argv
+    from perdure.graph.definition import GraphDefinition
+    from perdure.service.workflows import check_backend
+
+    if not (backend.name or backend.command or backend.script):
+        return changed
+    found = changed or recorded_definition(state, row)
+    assert isinstance(found, GraphDefinition)
+    options = msgspec.structs.replace(
+        found.options,
+        backend=backend.name or ("command" if backend.command else found.options.backend),
+        command=command_argv(Config(command=backend.command)) if backend.command else found.options.command,
+        script=os.path.abspath(backend.script) if backend.script else found.options.script,
+    )
+    check_backend(found.graph, options)
+    return GraphDefinition(found.graph, found.source, found.path, found.dialect, found.files, options)
 
 
 class DefinitionChanged(Refused):

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from perdure.disk.home import StateHome
+    from perdure.graph.model import Graph
 
 _ENDINGS = (".fabro", ".dot", ".gv")
 _MODES = ("always", "clean", "dirty", "never")
@@ -216,7 +217,7 @@ def prepare(request: Request, home: StateHome) -> Prepared:
         hooks=config.hooks,
         keep_worktree=request.keep_worktree,
     )
-    check_runnable(loaded, options)
+    check_backend(loaded.graph, options)
     definition = GraphDefinition(
         loaded.graph, loaded.source, os.path.abspath(graph_path), loaded.dialect, files.read, options
     )
@@ -243,15 +244,15 @@ def prepare(request: Request, home: StateHome) -> Prepared:
     return Prepared(definition, properties, record, loaded, notices)
 
 
-def check_runnable(loaded: LoadedGraph, options: Options) -> None:
-    """What a run needs besides a good graph is there: a backend for its agents. Raises `Refused` before anything starts."""
+def check_backend(graph: Graph, options: Options) -> None:
+    """A run's agents have a backend that can answer. Raises `Refused` before anything starts."""
     from perdure.agents.backend import BACKENDS, find_backend
 
     if options.backend and options.backend not in BACKENDS:
         raise Refused(f"There is no backend {options.backend!r}.", hint=f"Known: {', '.join(BACKENDS)}.")
-    if options.dry_run or loaded.graph is None:
+    if options.dry_run:
         return
-    for node in loaded.graph.nodes.values():
+    for node in graph.nodes.values():
         if node.handler in ("agent", "prompt"):
             name = options.backend or node.text("backend") or "command"
             if name in ("api", "cli"):
