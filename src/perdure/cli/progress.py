@@ -25,6 +25,7 @@ class Progress:
         self._quiet = quiet
         self._live = sys.stderr.isatty() and not quiet
         self._running: dict[str, tuple[str, float]] = {}
+        self.is_held = False
 
     def catch_up(self, events: Sequence[Event]) -> None:
         """What happened before is told by `show`."""
@@ -34,8 +35,8 @@ class Progress:
             self.tell(event)
 
     def flush(self) -> None:
-        """The live line shows the time."""
-        if self._live and self._running:
+        """The live line shows the time, unless a question stands in its place."""
+        if self._live and self._running and not self.is_held:
             name, since = next(reversed(self._running.values()))
             more = f" (+{len(self._running) - 1})" if len(self._running) > 1 else ""
             click.echo(f"\r\x1b[K  … {name}{more}  {duration((time.monotonic() - since) * 1000)}", err=True, nl=False)
@@ -50,7 +51,7 @@ class Progress:
 
     def end(self) -> None:
         """Take the live line away."""
-        if self._live:
+        if self._live and not self.is_held:
             click.echo("\r\x1b[K", err=True, nl=False)
 
     def _say(self, text: str) -> None:

@@ -48,25 +48,32 @@ class TerminalInterviewer:
 
     async def ask(self, pending: PendingQuestion) -> Answer | None:
         """The answer of the person at the terminal; None when the input ended."""
+        async with self._turn:
+            self._progress.end()
+            self._progress.is_held = True
+            try:
+                return await self._answered(pending)
+            finally:
+                self._progress.is_held = False
+
+    async def _answered(self, pending: PendingQuestion) -> Answer | None:
         from perdure.base.errors import Refused
         from perdure.service.running import answer_of
 
-        async with self._turn:
-            self._progress.end()
-            show_question(pending)
-            while True:
-                click.echo("> ", err=True, nl=False)
-                line = await _read_line()
-                if line is None:
-                    self.is_present = False
-                    click.echo("\n(no answer here; `perdure answer` works from elsewhere)", err=True)
-                    return None
-                if not line.strip():
-                    continue
-                try:
-                    return answer_of(line, pending.question)  # type: ignore[return-value]
-                except Refused as error:
-                    click.echo(f"  {escaped(str(error))}", err=True)
+        show_question(pending)
+        while True:
+            click.echo("> ", err=True, nl=False)
+            line = await _read_line()
+            if line is None:
+                self.is_present = False
+                click.echo("\n(no answer here; `perdure answer` works from elsewhere)", err=True)
+                return None
+            if not line.strip():
+                continue
+            try:
+                return answer_of(line, pending.question)  # type: ignore[return-value]
+            except Refused as error:
+                click.echo(f"  {escaped(str(error))}", err=True)
 
 
 def _set(ready: asyncio.Future[None]) -> None:

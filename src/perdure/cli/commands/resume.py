@@ -6,7 +6,7 @@ import os
 
 import click
 
-from perdure.cli.options import (
+from perdure.cli.options import JSON_OPTION, RUN_ARGUMENT, backend_of, backend_options, flags_of, settings_of, wants_json
     JSON_OPTION,
     RUN_ARGUMENT,
     backend_options,
