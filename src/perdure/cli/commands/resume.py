@@ -6,9 +6,10 @@ import os
 
 import click
 
-from perdure.cli.options import JSON_OPTION, RUN_ARGUMENT, backend_of, backend_options, flags_of, settings_of, wants_json
+from perdure.cli.options import (
     JSON_OPTION,
     RUN_ARGUMENT,
+    backend_of,
     backend_options,
     flags_of,
     settings_of,
