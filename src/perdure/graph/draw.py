@@ -9,7 +9,7 @@ from shutil import which
 from perdure.base.errors import EnvironmentFault, Refused
 from perdure.graph.model import Graph, Node, as_text
 
-_WIDTH, _HEIGHT, _GAP_X, _GAP_Y, _MARGIN = 150, 46, 50, 60, 24
+_WIDTH, _HEIGHT, _GAP_X, _GAP_Y, _MARGIN, _LABEL_X = 150, 46, 50, 64, 24, 80
 _FILL = {
     "start": "#d7f0d7", "exit": "#d7f0d7", "agent": "#dce8fb", "prompt": "#dce8fb", "command": "#f3f3f3",
     "human": "#fdeccb", "conditional": "#f6e3f6", "parallel": "#e4e0f7", "parallel.fan_in": "#e4e0f7", "wait": "#eee",
@@ -84,8 +84,11 @@ def _back_edges(graph: Graph, starts: list[str]) -> set[tuple[str, str]]:
 def to_svg(graph: Graph, *, across: bool) -> str:
     """The graph as SVG, rank by rank."""
     places = _places(graph, across=across)
-    width = max((x for x, _y in places.values()), default=0) + _WIDTH + _MARGIN
-    height = max((y for _x, y in places.values()), default=0) + _HEIGHT + _MARGIN
+    # Edges that go around need room: at the top and the bottom, or at both sides.
+    room = 130
+    places = {node: (x + (0 if across else room), y + (room if across else 0)) for node, (x, y) in places.items()}
+    width = max((x for x, _y in places.values()), default=0) + _WIDTH + _MARGIN + (0 if across else room)
+    height = max((y for _x, y in places.values()), default=0) + _HEIGHT + _MARGIN + (room if across else 0)
     parts = [
         (
             f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}" '
@@ -113,25 +116,44 @@ def _places(graph: Graph, *, across: bool) -> dict[str, tuple[int, int]]:
     for rank, ids in rows.items():
         for number, node_id in enumerate(ids):
             along, aside = (rank, number) if across else (number, rank)
-            x = _MARGIN + along * (_WIDTH + _GAP_X + (30 if across else 0))
+            x = _MARGIN + along * (_WIDTH + _GAP_X + (_LABEL_X if across else 0))
             places[node_id] = (x, _MARGIN + aside * (_HEIGHT + _GAP_Y))
     return places
 
 
 def _edge(source: tuple[int, int], target: tuple[int, int], label: str, *, across: bool) -> str:
+    """An edge as a curve: straight on to the next rank, in an arc around the boxes when it goes further or back."""
     (x1, y1), (x2, y2) = source, target
+    half_w, half_h = _WIDTH // 2, _HEIGHT // 2
     if across:
-        start, end = (x1 + _WIDTH, y1 + _HEIGHT // 2), (x2, y2 + _HEIGHT // 2)
+        ahead, level = x2 - x1, y1 == y2
+        start, end = (x1 + _WIDTH, y1 + half_h), (x2, y2 + half_h)
         bend = max(30, abs(end[0] - start[0]) // 2)
-        path = f"M{start[0]},{start[1]} C{start[0] + bend},{start[1]} {end[0] - bend},{end[1]} {end[0]},{end[1]}"
+        first, second = (start[0] + bend, start[1]), (end[0] - bend, end[1])
+        step = _WIDTH + _GAP_X + _LABEL_X
+        if ahead <= 0 or (level and ahead > step):
+            side, depth = (1, 0.12) if ahead <= 0 else (-1, 0.10)
+            out = round(30 + abs(ahead) * depth)
+            edge_y = _HEIGHT if side > 0 else 0
+            start, end = (x1 + half_w, y1 + edge_y), (x2 + half_w, y2 + edge_y)
+            first, second = (start[0], start[1] + side * out), (end[0], end[1] + side * out)
     else:
-        start, end = (x1 + _WIDTH // 2, y1 + _HEIGHT), (x2 + _WIDTH // 2, y2)
+        ahead, level = y2 - y1, x1 == x2
+        start, end = (x1 + half_w, y1 + _HEIGHT), (x2 + half_w, y2)
         bend = max(30, abs(end[1] - start[1]) // 2)
-        path = f"M{start[0]},{start[1]} C{start[0]},{start[1] + bend} {end[0]},{end[1] - bend} {end[0]},{end[1]}"
+        first, second = (start[0], start[1] + bend), (end[0], end[1] - bend)
+        if ahead <= 0 or (level and ahead > _HEIGHT + _GAP_Y):
+            side = 1 if ahead <= 0 else -1
+            out = round(40 + abs(ahead) * 0.12)
+            edge_x = _WIDTH if side > 0 else 0
+            start, end = (x1 + edge_x, y1 + half_h), (x2 + edge_x, y2 + half_h)
+            first, second = (start[0] + side * out, start[1]), (end[0] + side * out, end[1])
+    path = f"M{start[0]},{start[1]} C{first[0]},{first[1]} {second[0]},{second[1]} {end[0]},{end[1]}"
     text = ""
     if label:
-        shown = label if len(label) <= 28 else f"{label[:27]}…"
-        x, y = (start[0] + end[0]) // 2, (start[1] + end[1]) // 2 - 4
+        shown = label if len(label) <= 24 else f"{label[:23]}…"
+        x = (start[0] + end[0] + 3 * (first[0] + second[0])) // 8
+        y = (start[1] + end[1] + 3 * (first[1] + second[1])) // 8 - 4
         text = f'<text x="{x}" y="{y}" text-anchor="middle" fill="#555" font-size="10">{escape(shown)}</text>'
     return f'<path d="{path}" fill="none" stroke="#555" marker-end="url(#arrow)"/>{text}'
 
