@@ -270,3 +270,29 @@ def test_the_retrospective_has_figures_without_any_model(graphs: Graphs) -> None
     assert retro["smoothness_rating"] in ("bumpy", "struggled")
     assert retro["stats"]["stages_failed"] == 1
     assert {"learnings", "friction_points", "stages"} <= retro.keys()
+
+
+KID = 'digraph kid { start [shape=Mdiamond] exit [shape=Msquare] k [shape=parallelogram, script="%s"] l [prompt=l] start -> k -> l -> exit }'
+
+
+def managed(graphs: Graphs, script: str, attributes: str) -> str:
+    """Run a manager over a child; its last status."""
+    child = KID % script
+    body = f'm [shape=house, stack.child_workflow="kid.fabro", manager.poll_interval=50ms, {attributes}] start -> m -> exit'
+    definition = graphs.definition(body)
+    definition.files[f"{graphs.folder}|kid.fabro"] = f"{graphs.folder}/kid.fabro\n{child}"
+    graphs.run_id = graphs.engine.submit(definition)
+    return graphs.resume().status
+
+
+def test_a_content_manager_ends_its_child(graphs: Graphs) -> None:
+    graphs.answers["l"] = {"text": "x", "delay_ms": 60_000}
+    assert managed(graphs, "echo ready", 'manager.stop_condition="command.output contains ready"') == "succeeded"
+    [child] = graphs.store.child_runs(graphs.run_id)
+    assert child.status == "cancelled"
+
+
+def test_a_manager_gives_up_after_its_cycles(graphs: Graphs) -> None:
+    assert managed(graphs, "sleep 60", "manager.max_cycles=3") == "failed"
+    [child] = graphs.store.child_runs(graphs.run_id)
+    assert child.status == "cancelled"

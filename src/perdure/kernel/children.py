@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -26,6 +28,7 @@ class ChildRequest(NamedTuple):
     input: JSON
     input_digest: str
     run_dir: str | None
+    is_unwanted: Callable[[], bool] = lambda: False
 
 
 def replayed_outcome(run: Run, record: StepRecord) -> Outcome:
@@ -68,6 +71,10 @@ async def execute(run: Run, frame: Frame, request: ChildRequest, record: StepRec
     child_frame = Frame(run)
     try:
         result = await engine.execute(child_id, interviewers=run.interviewers, parent=child_frame)
+    except asyncio.CancelledError:
+        if request.is_unwanted():
+            engine.cancel_idle(child_id, f"not wanted any more by run {run.run_id}")
+        raise
     finally:
         run.executing -= 1
         frame.wait_ends()

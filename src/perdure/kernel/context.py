@@ -66,9 +66,17 @@ class RunContext(Protocol):
         """Wait so long, counted from the first time this was reached."""
 
     async def child(
-        self, name: str, definition: Definition, input: Any = None, *, run_dir: str | None = None
+        self,
+        name: str,
+        definition: Definition,
+        input: Any = None,
+        *,
+        run_dir: str | None = None,
+        is_unwanted: Callable[[], bool] = ...,
     ) -> Outcome:
-        """The outcome of a run of its own, started once and resumed with its parent."""
+        """The outcome of a run of its own, started once and resumed with its parent.
+
+        When this call is cancelled, `is_unwanted` says whether the child is cancelled too instead of being left to resume."""
 
     def scope(self, name: str) -> "RunContext":
         """A nested place: names in it count their own visits."""

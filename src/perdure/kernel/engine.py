@@ -245,6 +245,17 @@ class Engine:
     ) -> RunResult:
         return await self._execute(self._find(made.run_id), made, definition, interviewers)
 
+    def _new_log(self, made: _Made) -> RunLog:
+        return RunLog(
+            self.committer,
+            made.claim,
+            last_seq=made.events[-1].seq,
+            subscribers=made.subscribers,
+            mask=self.mask,
+            blobs=self.blobs,
+            clock=self.clock,
+        )
+
     def _taken_over(self, row: RunRow, claim: Claim) -> _Made:
         """A run that another process has left: its log, and its views brought level."""
         events = [event_of(row.run_id, each) for each in self.store.read_events(claim.no)]
@@ -269,15 +280,7 @@ class Engine:
     ) -> RunResult:
         history = History()
         history.fold(made.events)
-        log = RunLog(
-            self.committer,
-            made.claim,
-            last_seq=made.events[-1].seq,
-            subscribers=made.subscribers,
-            mask=self.mask,
-            blobs=self.blobs,
-            clock=self.clock,
-        )
+        log = self._new_log(made)
         run = Run(
             self,
             row,
@@ -337,6 +340,25 @@ class Engine:
             return self._settle(run, outcome)
         finally:
             del self._active[run.run_id]
+
+    def cancel_idle(self, run_id: str, reason: str) -> None:
+        """Settle a run that nobody executes as cancelled. Raises `OwnedElsewhere` when somebody does."""
+        judge = ownership.judge(self._active.__contains__)
+        claim = self.store.claim(run_id, ownership.owner_text(self.clock.now_ms()), judge)
+        row = self._find(run_id)
+        made = self._taken_over(row, claim)
+        run = Run(
+            self,
+            row,
+            self._new_log(made),
+            History(),
+            input=None,
+            parent=None,
+            interviewers=(),
+            accept_changes=False,
+        )
+        run.log.add("run.cancel_requested", None, {"reason": reason})
+        self._settle(run, Outcome("cancelled", "cancelled", Failure(reason, "canceled", code="cancelled")))
 
     def _broken(self, run: Run, error: BaseException) -> None:
         run.fail(error)

@@ -158,7 +158,13 @@ class Scope:
         await waiting.sleep(self._run, self._frame, step_id, duration_ms, input_digest, record)
 
     async def child(
-        self, name: str, definition: Definition, input: Any = None, *, run_dir: str | None = None
+        self,
+        name: str,
+        definition: Definition,
+        input: Any = None,
+        *,
+        run_dir: str | None = None,
+        is_unwanted: Callable[[], bool] = lambda: False,
     ) -> Outcome:
         from perdure.kernel import children
 
@@ -170,7 +176,7 @@ class Scope:
             self._check_same(step_id, "kernel.child", input_digest, record)
             if record.end is not None:
                 return children.replayed_outcome(self._run, record)
-        request = children.ChildRequest(step_id, definition, input, input_digest, run_dir)
+        request = children.ChildRequest(step_id, definition, input, input_digest, run_dir, is_unwanted)
         return await children.execute(self._run, self._frame, request, record)
 
     async def now_ms(self) -> int:

@@ -96,9 +96,9 @@ def cancel(state: State, row: RunRow, reason: str, limit_s: float) -> str:
         request(state, row, "cancel", {"reason": reason})
         return wait_until_settled(state, row.run_id, limit_s)
     end_processes(state, row)
-    from perdure.service.settling import settle_cancelled
+    from perdure.service.running import new_engine
 
-    settle_cancelled(state, row, reason)
+    new_engine(state, park=True).cancel_idle(row.run_id, reason)
     return "cancelled"
 
 

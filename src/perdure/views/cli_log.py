@@ -26,7 +26,7 @@ def log_line(event: Event) -> bytes | None:
     properties = event.properties
     parts = [rfc3339(event.ts), _level(event.event, properties), event.event]
     if event.step:
-        parts.append(event.step)
+        parts.append(event.step if event.step.isprintable() else repr(event.step))
     for key in _SHOWN:
         value = properties.get(key)
         if value is not None and not isinstance(value, (dict, list)):

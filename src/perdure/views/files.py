@@ -120,7 +120,9 @@ class Files:
             source = self.blobs.path(digest)
             size = os.path.getsize(source)
         except (Refused, FileNotFoundError):
-            self.write(name, f"[The content of this file, blob {digest[:64]}, is missing.]\n".encode("utf-8", "replace"))
+            self.write(
+                name, f"[The content of this file, blob {digest[:64]}, is missing.]\n".encode("utf-8", "replace")
+            )
             return
         path = self._ready(name)
         temporary = f"{path}.{os.getpid()}.tmp"

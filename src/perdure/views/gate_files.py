@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from perdure.disk import process
+from perdure.base.names import file_name
 from perdure.disk.atomic import private_folder, replace
 from perdure.kernel.interviewer import PendingQuestion
 from perdure.kernel.question import Answer, Question
 
+if TYPE_CHECKING:
+    from perdure.disk.lock import PidLock
+
 POLL_S = 0.1
 _WORDS = {"yes": "yes", "no": "no", "aborted": "aborted", "skipped": "skipped", "timeout": "timeout"}
+_MAX_ANSWER = 1024 * 1024
+_claims: dict[str, PidLock] = {}
 
 
 class GateFiles:
@@ -35,7 +40,7 @@ class GateFiles:
 def response_paths(run_dir: str, question_id: str) -> tuple[str, str]:
     """Where an answer to this question may lie."""
     runtime = f"{run_dir}/runtime"
-    return f"{runtime}/interview_responses/{question_id}.json", f"{runtime}/interview_response.json"
+    return f"{runtime}/interview_responses/{file_name(question_id)}.json", f"{runtime}/interview_response.json"
 
 
 def read_response(pending: PendingQuestion) -> Answer | None:
@@ -44,10 +49,11 @@ def read_response(pending: PendingQuestion) -> Answer | None:
     for path in (own, common):
         try:
             with open(path, "rb") as file:
-                value = msgspec.json.decode(file.read(1024 * 1024))
-        except (OSError, msgspec.DecodeError):
+                value = msgspec.json.decode(file.read(_MAX_ANSWER))
+                written_at = os.fstat(file.fileno()).st_mtime_ns
+        except (OSError, ValueError):
             continue
-        if path == common and not _is_for(value, pending):
+        if path == common and not _is_for(value, pending, written_at):
             continue
         answer = parse_response(value, pending.question)
         if answer is not None:
@@ -55,16 +61,18 @@ def read_response(pending: PendingQuestion) -> Answer | None:
     return None
 
 
-def _is_for(value: Any, pending: PendingQuestion) -> bool:
-    """Whether an answer under the common name is for this question: it says so, or this is the one that was shown."""
+def _is_for(value: Any, pending: PendingQuestion, written_at: int) -> bool:
+    """Whether an answer under the common name is for this question: it says so; or, unsaid, this is the one that is shown, and
+    it was shown before the answer was written (ns): an answer that came late for another question is not for this one."""
     if isinstance(value, dict) and value.get("question_id"):
         return bool(value["question_id"] == pending.question_id)
     try:
         with open(f"{pending.run_dir}/runtime/interview_request.json", "rb") as file:
             shown = msgspec.json.decode(file.read())
-    except (OSError, msgspec.DecodeError):
+            shown_at = os.fstat(file.fileno()).st_mtime_ns
+    except (OSError, ValueError):
         return False
-    return isinstance(shown, dict) and shown.get("question_id") == pending.question_id
+    return isinstance(shown, dict) and shown.get("question_id") == pending.question_id and written_at >= shown_at
 
 
 def parse_response(value: Any, question: Question) -> Answer | None:
@@ -72,17 +80,22 @@ def parse_response(value: Any, question: Question) -> Answer | None:
     if not isinstance(value, dict):
         return None
     chosen = value.get("value")
-    keys = {option.key for option in question.options}
     if isinstance(chosen, str):
         kind = _WORDS.get(chosen.lower())
         return Answer(kind, by="file") if kind else None  # type: ignore[arg-type]
     if not isinstance(chosen, dict):
         return None
-    if chosen.get("Selected") in keys:
-        return Answer("selected", [str(chosen["Selected"])], text=value.get("text"), by="file")
+    keys = [option.key for option in question.options]
+    text = value.get("text")
+    if "Selected" in chosen:
+        return (
+            Answer("selected", [chosen["Selected"]], text=text if isinstance(text, str) else None, by="file")
+            if chosen["Selected"] in keys
+            else None
+        )
     several = chosen.get("MultiSelected")
-    if isinstance(several, list) and keys.issuperset(several):
-        return Answer("multi_selected", [str(key) for key in several], by="file")
+    if isinstance(several, list):
+        return Answer("multi_selected", several, by="file") if all(key in keys for key in several) else None
     if isinstance(chosen.get("Text"), str):
         return Answer("text", text=chosen["Text"], by="file")
     return None
@@ -109,26 +122,27 @@ def _shape(question_id: str, answer: Answer) -> dict[str, object]:
 
 def claim(run_dir: str) -> bool:
     """Say that this process shows the question to a person. False while another living one does."""
-    path = f"{run_dir}/runtime/interview_request.claim"
+    from perdure.disk.lock import Locked, PidLock
+
+    path = _claim_path(run_dir)
+    if path in _claims:
+        return True
+    private_folder(os.path.dirname(path))
+    lock = PidLock(path)
     try:
-        with open(path, encoding="ascii", errors="replace") as file:
-            text = file.read(20).strip()
-    except FileNotFoundError:
-        text = ""
-    if text.isdigit() and int(text) != os.getpid() and process.of_pid(int(text)) is not None:
+        lock.acquire()
+    except Locked:
         return False
-    private_folder(f"{run_dir}/runtime")
-    replace(path, str(os.getpid()).encode(), durable=False)
+    _claims[path] = lock
     return True
 
 
 def release_claim(run_dir: str) -> None:
     """This process shows the question no more."""
-    path = f"{run_dir}/runtime/interview_request.claim"
-    try:
-        with open(path, encoding="ascii", errors="replace") as file:
-            mine = file.read(20).strip() == str(os.getpid())
-        if mine:
-            os.unlink(path)
-    except FileNotFoundError:
-        return
+    lock = _claims.pop(_claim_path(run_dir), None)
+    if lock is not None:
+        lock.release()
+
+
+def _claim_path(run_dir: str) -> str:
+    return f"{run_dir}/runtime/interview_request.claim"

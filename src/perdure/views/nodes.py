@@ -77,7 +77,9 @@ def write_prompt(files: Files, folder: str, properties: dict[str, JSON]) -> None
         files.write_json(f"{folder}/provider_used.json", files.resolved(properties["provider_used"]))
 
 
-def write_status(files: Files, folder: str, properties: dict[str, JSON], outcome: dict[str, JSON], timestamp: str) -> None:
+def write_status(
+    files: Files, folder: str, properties: dict[str, JSON], outcome: dict[str, JSON], timestamp: str
+) -> None:
     """`status.json` with its nulls, and the response if there is one."""
     failure = properties.get("failure") or outcome.get("failure")
     reason = failure.get("message") if isinstance(failure, dict) else None

@@ -181,7 +181,7 @@ def _is_inside(folder: str) -> bool:
 # Of steps that are no nodes there is nothing to write but their line.
 _STEP_EVENTS = frozenset({"step.started", "step.completed", "step.failed"})
 
-_HANDLERS: dict[str, Callable[[Projection, "Event", Properties], None]] = {
+_HANDLERS: dict[str, Callable[[Projection, Event, Properties], None]] = {
     "run.created": Projection._created,
     "run.started": Projection._started,
     "run.resumed": Projection._resumed,

@@ -1,120 +1,48 @@
 """The run directory: the log of a run as files that a person can open.
 
 Files are written first and the event's line in `progress.jsonl` last, so the last line there says up to which event the other
-files are written. After a kill, `catch_up` folds silently up to it and does the rest. Everything but `worktree/`, answers in
-`runtime/` and captured files can be deleted and is made again.
+files are written. After a kill, `catch_up` folds silently up to it and does the rest; when that line is not of this log (the
+machine lost power, or the file is damaged), all is made anew.
 
-Events that follow each other within a few milliseconds are written together; nothing is put off longer than the engine's
-next look at its runs (100 ms), or than a wait or the end of the run. A new directory is filled under another name and then
-renamed: it is there with its first files, or not at all.
+Events that follow each other within a few milliseconds are written together; `live.json` and `cli.log` follow at most every
+100 ms. Nothing is put off longer than the engine's next look at its runs (100 ms), or than a wait or the end of the run. A new
+directory is filled under another name and then renamed: it is there with its first files, or not at all.
 """
 
 from __future__ import annotations
 
 import os
-from contextlib import suppress
-from typing import TYPE_CHECKING, Any
-
-import msgspec
+from typing import TYPE_CHECKING
 
 from perdure.base import failpoint
-from perdure.base.clock import Clock, SystemClock, rfc3339
-from perdure.base.jsonvalue import JSON, decode
-from perdure.disk import jsonl
-from perdure.disk.atomic import private_folder, replace, write_new
+from perdure.base.clock import Clock, SystemClock
+from perdure.base.errors import Refused
+from perdure.base.ids import uuid_text
+from perdure.base.jsonvalue import decode
+from perdure.disk import jsonl, process
+from perdure.disk.atomic import explained, private_folder
 from perdure.kernel.lifecycle import SETTLED
-from perdure.views import checkpoint as checkpoints
-from perdure.views import nodes, records
 from perdure.views.cli_log import log_line
-from perdure.views.nodes import NodeFolders
+from perdure.views.files import Files
+from perdure.views.progress import last_written, last_written_seq
+from perdure.views.projection import Projection
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from perdure.disk.blobs import Blobs
     from perdure.kernel.events import Event
 
+__all__ = ["RunDirectory", "RunDirectoryTaken", "hidden_path", "last_written_seq", "remove_unfinished"]
+
 TOGETHER_MS = 10
 LIVE_EVERY_MS = 100
-_LINK_FROM = 1024 * 1024
 
 
-class Files:
-    """Writes the files of one directory; `enabled` is off while old events are folded silently,
-    `hidden` on while nobody can see the directory."""
+class RunDirectoryTaken(Refused):
+    """The directory holds another run's log."""
 
-    def __init__(self, run_dir: str, blobs: Blobs) -> None:
-        self.run_dir = run_dir
-        self.blobs = blobs
-        self.enabled = True
-        self.hidden = False
-        self._folders: set[str] = set()
-
-    def write(self, name: str, content: bytes) -> None:
-        """The file has this content."""
-        if not self.enabled:
-            return
-        if self.hidden:
-            write_new(self._ready(name), content)
-        else:
-            replace(self._ready(name), content, durable=False)
-
-    def write_json(self, name: str, value: object) -> None:
-        """The file has this value, indented."""
-        if self.enabled:
-            self.write(name, msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n")
-
-    def write_text(self, name: str, value: JSON) -> None:
-        """The file has this text, or the content of the blob that the value stands for."""
-        if not self.enabled:
-            return
-        if isinstance(value, dict) and "$blob" in value:
-            self._write_blob(name, str(value["$blob"]))
-        else:
-            self.write(name, b"" if value is None else str(value).encode("utf-8", "replace"))
-
-    def remove(self, name: str) -> None:
-        """The file is not there."""
-        if self.enabled:
-            with suppress(FileNotFoundError):
-                os.unlink(os.path.join(self.run_dir, name))
-
-    def resolved(self, value: JSON) -> JSON:
-        """The value itself, read from its blob when it lies in one."""
-        if isinstance(value, dict) and "$blob" in value:
-            content = self.blobs.read(str(value["$blob"]))
-            return content.decode("utf-8", "replace") if value.get("form") == "text" else decode(content)
-        return value
-
-    def show(self, run_dir: str) -> None:
-        """The directory has its final name now."""
-        self.run_dir, self.hidden = run_dir, False
-        self._folders.clear()
-
-    def _ready(self, name: str) -> str:
-        path = f"{self.run_dir}/{name}"
-        folder = path.rpartition("/")[0]
-        if folder not in self._folders:
-            private_folder(folder)
-            self._folders.add(folder)
-        return path
-
-    def _write_blob(self, name: str, digest: str) -> None:
-        """A large content shares the blob's disk space; a small one is a copy, so that an edit cannot reach the blob."""
-        source = self.blobs.path(digest)
-        path = self._ready(name)
-        temporary = f"{path}.{os.getpid()}.tmp"
-        with suppress(FileNotFoundError):
-            os.unlink(temporary)
-        if os.path.getsize(source) > _LINK_FROM:
-            with suppress(OSError):
-                os.link(source, temporary)
-        if not os.path.exists(temporary):
-            from shutil import copyfile
-
-            copyfile(source, temporary)
-            os.chmod(temporary, 0o600)
-        os.rename(temporary, path)
+    code = "run_directory_taken"
 
 
 class RunDirectory:
@@ -123,33 +51,34 @@ class RunDirectory:
     def __init__(self, run_dir: str, blobs: Blobs, *, durable: bool = False, clock: Clock | None = None) -> None:
         self.run_dir = run_dir
         self.files = Files(run_dir, blobs)
-        self.folders = NodeFolders()
-        self.checkpoint: dict[str, Any] = checkpoints.empty()
-        self.facts: dict[str, Any] = {}
+        self.projection = Projection(self.files)
         self._durable = durable
         self._clock = clock or SystemClock()
         self._progress: jsonl.Appender | None = None
         self._backlog: list[Event] = []
         self._is_new = not os.path.exists(run_dir)
         self._latest: Event | None = None
-        self._status = "submitted"
         self._written_at = 0.0
         self._live_at = -1e9
         self._live_due = False
-        self._log_lines: list[bytes] = []
+        self._unlogged: list[Event] = []
 
     # What the engine calls
 
     def catch_up(self, events: Sequence[Event]) -> None:
-        if self._is_new:
-            _remove_unfinished(self.run_dir)
-        written = last_written_seq(f"{self.run_dir}/progress.jsonl")
+        if not events:
+            return
+        remove_unfinished(self.run_dir)
+        self._is_new = not os.path.exists(self.run_dir)
+        self.projection = Projection(self.files)
+        written = 0 if self._is_new else self._level(events)
+        known = [event for event in events if event.seq <= written]
         self.files.enabled = False
-        for event in events:
-            if event.seq <= written:
-                self._apply(event)
-        self._log_lines.clear()
+        for event in known:
+            self._apply(event)
         self.files.enabled = True
+        if known:
+            self._mend_cli_log(known)
         self._backlog = [event for event in events if event.seq > written]
         self.flush()
 
@@ -169,221 +98,151 @@ class RunDirectory:
             self._write(now)
         if self._live_due:
             self._write_live(now)
+        if self.projection.status != "running":
+            # A run that waits, or has ended, keeps no file open.
+            self.close()
+
+    def close(self) -> None:
+        """Let go of the open file; the next event opens it again."""
+        if self._progress is not None:
+            self._progress.close()
+            self._progress = None
+
+    # Writing
 
     def _write(self, now: float) -> None:
         """Bring the files level with what was committed."""
         events, self._backlog = self._backlog, []
         self._written_at = now
-        hidden = f"{self.run_dir}.{os.getpid()}.new"
-        is_new = self._is_new
-        if is_new:
-            private_folder(hidden)
-            self.files.run_dir, self.files.hidden = hidden, True
+        if self._is_new:
+            self._make(events, now)
+            return
+        self._write_events(events)
+        if now - self._live_at >= LIVE_EVERY_MS:
+            self._write_live(now)
+        if self._durable and self._progress is not None and self.projection.status in SETTLED:
+            self._progress.sync()
+
+    def _make(self, events: list[Event], now: float) -> None:
+        """Fill the directory under another name, then show it."""
+        hidden = hidden_path(self.run_dir, "new")
+        private_folder(hidden)
+        self.files.run_dir, self.files.hidden = hidden, True
+        self._write_events(events)
+        self._write_live(now)
+        if self._durable and self._progress is not None and self.projection.status in SETTLED:
+            self._progress.sync()
+        failpoint.before_write("views.directory")
+        try:
+            os.rename(hidden, self.run_dir)
+        except OSError as error:
+            if not os.path.isdir(self.run_dir):
+                raise explained(error, self.run_dir) from error
+            self._join(events)
+            return
+        failpoint.after_write("views.directory")
+        self.files.show(self.run_dir)
+        self._is_new = False
+
+    def _join(self, events: list[Event]) -> None:
+        """Somebody made the directory meanwhile: what is not in there yet goes in there."""
+        self.close()
+        self.files.show(self.run_dir)
+        self._live_due = False
+        self._unlogged.clear()
+        self.catch_up(events)
+
+    def _write_events(self, events: Sequence[Event]) -> None:
         for event in events:
             self._apply(event)
+        self.projection.write_checkpoint()
         if self._progress is None:
             private_folder(self.files.run_dir)
             self._progress = jsonl.Appender(f"{self.files.run_dir}/progress.jsonl", label="views.progress")
         self._progress.append(b"".join([event.line() for event in events]))
-        if now - self._live_at >= LIVE_EVERY_MS:
-            self._write_live(now)
-        if is_new:
-            failpoint.before_write("views.directory")
-            os.rename(hidden, self.run_dir)
-            failpoint.after_write("views.directory")
-            self.files.show(self.run_dir)
-            self._is_new = False
-        if self._durable and self._status in SETTLED:
-            self._progress.sync()
-
-    # One event
 
     def _apply(self, event: Event) -> None:
         self._latest = event
         self._live_due = True
-        handler = _HANDLERS.get(event.event)
-        if handler is not None and (b'"node_id"' in event.body or event.event not in _NODE_EVENTS):
-            handler(self, event, event.properties)
-        line = log_line(event)
-        if line is not None and self.files.enabled:
-            self._log_lines.append(line)
+        self.projection.apply(event)
+        if self.files.enabled:
+            self._unlogged.append(event)
 
     def _write_live(self, now: float) -> None:
         self._live_at = now
         self._live_due = False
-        latest = self._latest
-        if latest is not None:
-            envelope = decode(latest.line())
+        if self._latest is not None:
+            envelope = decode(self._latest.line())
             assert isinstance(envelope, dict)
-            self.files.write_json("live.json", {"status": self._status} | envelope)
-        if self._log_lines:
-            handle = os.open(
-                f"{self.files.run_dir}/cli.log", os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600
+            self.files.write_json("live.json", {"status": self.projection.status} | envelope)
+        lines = _log_lines(self._unlogged)
+        self._unlogged.clear()
+        if lines:
+            self.files.append("cli.log", lines)
+
+    # Catching up
+
+    def _level(self, events: Sequence[Event]) -> int:
+        """Up to which event the files are written; they are made anew when nothing proves it."""
+        found = last_written(f"{self.run_dir}/progress.jsonl")
+        if found is not None and found.run_id != events[0].run_id:
+            raise RunDirectoryTaken(
+                f"{self.run_dir} holds run {found.run_id}, not run {events[0].run_id}.",
+                hint="Move it away; the files are made again from the log.",
             )
-            try:
-                os.write(handle, b"".join(self._log_lines))
-            finally:
-                os.close(handle)
-            self._log_lines.clear()
+        if found is not None and not _restarted(events):
+            same = next((event for event in events if event.seq == found.seq), None)
+            if same is not None and uuid_text(same.id) == found.event_id:
+                return found.seq
+        from perdure.views.rebuild import rebuild_run_directory
 
-    # What single events write
+        rebuild_run_directory(self.run_dir, events, self.files.blobs)
+        return events[-1].seq
 
-    def _created(self, event: Event, properties: dict[str, JSON]) -> None:
-        self.facts["created"] = properties
-        self.files.write_json("run.json", records.run_record(event, properties, self.files.resolved))
-        source = properties.get("workflow_source")
-        if source is not None:
-            self.files.write_text("workflow.fabro", source)
-        config = properties.get("workflow_config")
-        if config is not None:
-            self.files.write_text("workflow.toml", config)
-
-    def _started(self, event: Event, properties: dict[str, JSON]) -> None:
-        self._status = "running"
-        self.facts["started_at"] = event.ts
-        self.files.write_json("start.json", records.start_record(event, properties))
-
-    def _resumed(self, _event: Event, _properties: dict[str, JSON]) -> None:
-        self._status = "running"
-
-    def _waiting(self, _event: Event, _properties: dict[str, JSON]) -> None:
-        self._status = "waiting"
-
-    def _paused(self, _event: Event, _properties: dict[str, JSON]) -> None:
-        self._status = "paused"
-
-    def _settled(self, event: Event, properties: dict[str, JSON]) -> None:
-        self._status = str(properties.get("status"))
-        self.files.write_json("conclusion.json", records.conclusion_record(event, properties, self.facts))
-        if properties.get("final_patch") is not None:
-            self.files.write_text("final.patch", properties["final_patch"])
-
-    def _step_started(self, event: Event, properties: dict[str, JSON]) -> None:
-        if event.step is not None and properties.get("node_id"):
-            folder = self.folders.enter(event.step, str(properties["node_id"]))
-            records.note_stage(self.facts, event, properties, folder)
-
-    def _step_ended(self, event: Event, properties: dict[str, JSON]) -> None:
-        if properties.get("node_id") and not properties.get("will_retry"):
-            folder = self.folders.find(event.step)
-            if folder is not None:
-                nodes.write_status(self.files, folder, properties, rfc3339(event.ts))
-        records.note_stage_end(self.facts, event, properties)
-
-    def _in_folder(self, event: Event, write: Callable[[Files, str, dict[str, JSON]], None]) -> None:
-        folder = self.folders.find(event.step)
-        if folder is not None:
-            write(self.files, folder, event.properties)
-
-    def _checkpoint(self, event: Event, properties: dict[str, JSON]) -> None:
-        self.checkpoint = checkpoints.fold(self.checkpoint, properties, rfc3339(event.ts))
-        if properties.get("diff") is not None:
-            folder = self.folders.find(str(properties.get("step_id") or "")) or f"nodes/{properties.get('node_id')}"
-            self.files.write_text(f"{folder}/diff.patch", properties["diff"])
-        values = properties.get("context_values_set")
-        if isinstance(values, dict):
-            for key, value in values.items():
-                if isinstance(value, str) and value.startswith("file://"):
-                    self._offloaded(key, properties)
-        self.files.write_json("checkpoint.json", self.checkpoint)
-
-    def _offloaded(self, key: str, properties: dict[str, JSON]) -> None:
-        """A context value that is too large for the checkpoint lies in a file of its own."""
-        large = self.files.resolved(properties.get("offloaded"))
-        if isinstance(large, dict) and key in large:
-            from perdure.base.names import file_name
-
-            name = f"cache/artifacts/values/{file_name(key)}.json"
-            value = self.files.resolved(large[key])
-            self.files.write(name, msgspec.json.encode(value))
-
-    def _parallel(self, event: Event, properties: dict[str, JSON]) -> None:
-        folder = self.folders.find(event.step)
-        if folder is not None:
-            self.files.write_json(f"{folder}/parallel_results.json", self.files.resolved(properties.get("results")))
-
-    def _asked(self, event: Event, properties: dict[str, JSON]) -> None:
-        record = records.interview_request(event, properties)
-        self.facts.setdefault("questions", {})[str(properties["question_id"])] = record
-        self._write_questions()
-
-    def _answered(self, _event: Event, properties: dict[str, JSON]) -> None:
-        question_id = str(properties["question_id"])
-        self.facts.setdefault("questions", {}).pop(question_id, None)
-        self.files.remove(f"runtime/interview_requests/{question_id}.json")
-        self.files.remove(f"runtime/interview_responses/{question_id}.json")
-        self.files.remove("runtime/interview_response.json")
-        self._write_questions()
-
-    def _write_questions(self) -> None:
-        """The oldest open question under the one name, and each under its own."""
-        questions = self.facts["questions"]
-        for question_id, record in questions.items():
-            self.files.write_json(f"runtime/interview_requests/{question_id}.json", record)
-        if questions:
-            self.files.write_json("runtime/interview_request.json", next(iter(questions.values())))
+    def _mend_cli_log(self, events: Sequence[Event]) -> None:
+        """`cli.log` follows `progress.jsonl` a little later, so a kill may have cost its end."""
+        wanted = _log_lines(events)
+        there = self.files.read("cli.log") or b""
+        if there == wanted:
+            return
+        if there and wanted.startswith(there):
+            self.files.append("cli.log", wanted[len(there) :])
         else:
-            self.files.remove("runtime/interview_request.json")
-
-    def _retro(self, _event: Event, properties: dict[str, JSON]) -> None:
-        self.files.write_json("retro.json", self.files.resolved(properties.get("retro")))
-
-    def _artifacts(self, _event: Event, properties: dict[str, JSON]) -> None:
-        if isinstance(properties.get("manifest"), dict):
-            folder = str(properties.get("folder"))
-            self.files.write_json(f"cache/artifacts/files/{folder}/manifest.json", properties["manifest"])
+            self.files.write("cli.log", wanted)
 
 
-def _remove_unfinished(run_dir: str) -> None:
-    """Take away what an owner left that died while it made this directory under another name."""
-    import shutil
-
+def hidden_path(run_dir: str, kind: str) -> str:
+    """Where this process makes a directory before it is shown: beside it, under a name that no run directory has."""
     parent, name = os.path.split(run_dir)
+    return os.path.join(parent, f".{name}.{os.getpid()}.{kind}")
+
+
+def remove_unfinished(run_dir: str) -> None:
+    """Take away what a process left that died while it made this directory under another name."""
+    parent, name = os.path.split(run_dir)
+    start = f".{name}."
     for other in os.listdir(parent) if os.path.isdir(parent) else []:
-        if other.startswith(f"{name}.") and other.endswith(".new"):
+        if not other.startswith(start):
+            continue
+        pid, _, kind = other[len(start) :].partition(".")
+        if kind not in ("new", "rebuild") or not pid.isdigit():
+            continue
+        if int(pid) == os.getpid() or process.started_at(int(pid)) is None:
+            import shutil
+
             shutil.rmtree(os.path.join(parent, other), ignore_errors=True)
 
 
-def last_written_seq(path: str) -> int:
-    """The number of the last whole event in a `progress.jsonl`; 0 when there is none."""
-    try:
-        size = os.path.getsize(path)
-    except FileNotFoundError:
-        return 0
-    start = max(0, size - 256 * 1024)
-    last = 0
-    for found in jsonl.read(path, start):
-        if isinstance(found, jsonl.Record) and isinstance(found.value, dict):
-            seq = found.value.get("seq")
-            if isinstance(seq, int) and "properties" in found.value:
-                last = seq
-    return last
+def _log_lines(events: Sequence[Event]) -> bytes:
+    return b"".join([line for event in events if (line := log_line(event)) is not None])
 
 
-# Of steps that are no nodes there is nothing to write but their line.
-_NODE_EVENTS = frozenset({"step.started", "step.completed", "step.failed"})
-
-_HANDLERS: dict[str, Any] = {
-    "run.created": RunDirectory._created,
-    "run.started": RunDirectory._started,
-    "run.resumed": RunDirectory._resumed,
-    "run.running": RunDirectory._resumed,
-    "run.waiting": RunDirectory._waiting,
-    "run.paused": RunDirectory._paused,
-    "run.completed": RunDirectory._settled,
-    "run.failed": RunDirectory._settled,
-    "run.cancelled": RunDirectory._settled,
-    "step.started": RunDirectory._step_started,
-    "step.completed": RunDirectory._step_ended,
-    "step.failed": RunDirectory._step_ended,
-    "step.prompt": lambda view, event, _p: view._in_folder(event, nodes.write_prompt),
-    "command.started": lambda view, event, _p: view._in_folder(event, nodes.write_invocation),
-    "command.completed": lambda view, event, _p: view._in_folder(event, nodes.write_command),
-    "checkpoint.completed": RunDirectory._checkpoint,
-    "parallel.completed": RunDirectory._parallel,
-    "interview.started": RunDirectory._asked,
-    "interview.completed": RunDirectory._answered,
-    "interview.timeout": RunDirectory._answered,
-    "retro.completed": RunDirectory._retro,
-    "artifact.captured": RunDirectory._artifacts,
-}
+def _restarted(events: Sequence[Event]) -> bool:
+    """Whether the machine started anew since the run's last owner: then the order in which files reached the disk proves nothing."""
+    for event in reversed(events):
+        if event.event in ("run.started", "run.resumed"):
+            owner = event.properties.get("owner")
+            identity = owner.get("identity") if isinstance(owner, dict) else None
+            boot_id = identity.get("boot_id") if isinstance(identity, dict) else None
+            return boot_id is not None and boot_id != process.current().boot_id
+    return False

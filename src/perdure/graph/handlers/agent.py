@@ -57,9 +57,11 @@ async def run(visit: Visit) -> NodeOutcome:
     try:
         result = await backend.run(request, _turn_context(visit))
     except BackendError as error:
+        visit.op.emit("agent.cli.completed", {"node_id": node.id, "failure": str(error)}, again=True)
         more: dict[str, Any] = {"response": error.partial} if error.partial else {}
         make = try_again if error.retryable else failed
         return make(str(error), error.failure_class, **more)
+    visit.op.emit("agent.cli.completed", {"node_id": node.id, "failure": None}, again=True)
     outcome = _outcome(visit, result.text, result.directive, result.usage, result.files_touched)
     told = {
         "internal.fidelity": fidelity,

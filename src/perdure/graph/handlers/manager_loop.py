@@ -7,16 +7,23 @@ It ends with the child, or when its `manager.stop_condition` holds. What the chi
 from __future__ import annotations
 
 import os
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from perdure.base.jsonvalue import JSON
 from perdure.base.names import file_name
+from perdure.graph.conditions import evaluate, parse
+from perdure.graph.context import look_up
 from perdure.graph.outcome import NodeOutcome, failed
 from perdure.graph.runtime import Visit
+from perdure.kernel.operation import operation
 
 if TYPE_CHECKING:
     from perdure.graph.definition import GraphDefinition
+    from perdure.kernel.context import OperationContext
+    from perdure.kernel.outcome import Outcome
 
 _MAX_DEPTH = 5
 
@@ -26,10 +33,14 @@ async def run(visit: Visit) -> NodeOutcome:
     child = child_definition(visit)
     if isinstance(child, NodeOutcome):
         return child
-    number = "" if visit.number == 1 else f"-visit_{visit.number}"
-    run_dir = os.path.join(visit.runtime.run_dir, "nodes", f"{file_name(visit.node.id)}{number}", "child")
+    run_dir = os.path.join(visit.runtime.run_dir, "nodes", *child_folder(visit.op.step_id))
     visit.op.emit("subgraph.started", {"node_id": visit.node.id, "name": child.name})
-    outcome = await visit.op.child("child", child, None, run_dir=run_dir)
+    watch = _Watch(visit, run_dir)
+    try:
+        [outcome, _] = await visit.op.gather([lambda: watch.child(child), watch.look])
+    except _Enough as enough:
+        visit.op.emit("subgraph.completed", {"node_id": visit.node.id, "status": "cancelled"})
+        return enough.outcome
     visit.op.emit("subgraph.completed", {"node_id": visit.node.id, "status": outcome.status})
     output = outcome.output if isinstance(outcome.output, dict) else {}
     updates: dict[str, Any] = {
@@ -47,6 +58,74 @@ async def run(visit: Visit) -> NodeOutcome:
         return NodeOutcome("succeeded", context_updates=updates)
     reason = outcome.failure.message if outcome.failure else outcome.status
     return failed(f"The child workflow {child.name} {outcome.status}: {reason}", context_updates=updates)
+
+
+class _Enough(Exception):
+    """The manager does not wait for the child's end."""
+
+    def __init__(self, outcome: NodeOutcome) -> None:
+        super().__init__()
+        self.outcome = outcome
+
+
+class _Watch:
+    """The child, and the manager's looks at it."""
+
+    def __init__(self, visit: Visit, run_dir: str) -> None:
+        self._visit = visit
+        self._run_dir = run_dir
+        self._has_ended = False
+        self._is_unwanted = False
+
+    async def child(self, definition: GraphDefinition) -> Outcome:
+        """The child's outcome."""
+        call = self._visit.op.child(
+            "child", definition, None, run_dir=self._run_dir, is_unwanted=lambda: self._is_unwanted
+        )
+        outcome: Outcome = await call
+        self._has_ended = True
+        return outcome
+
+    async def look(self) -> None:
+        """Look again and again, when the node says for what or how often; raises `_Enough`."""
+        node, op = self._visit.node, self._visit.op
+        text = node.text("manager.stop_condition").strip()
+        if not text and "manager.max_cycles" not in node.attrs:
+            return
+        condition = parse(text) if text else None
+        for _ in range(node.integer("manager.max_cycles") or 1):
+            await op.sleep("cycle", node.duration_ms("manager.poll_interval") or 0)
+            if self._has_ended:
+                return
+            seen = await op.step("look", "graph.look_at_child", None)
+            if condition is not None and evaluate(condition, partial(look_up, _as_context(seen))):
+                self._is_unwanted = True
+                notes = f"content with its child: {text}"
+                raise _Enough(NodeOutcome("succeeded", context_updates={"last_stage": node.id}, notes=notes))
+        self._is_unwanted = True
+        raise _Enough(failed(f"Manager {node.id} looked {node.integer('manager.max_cycles')} times without an end."))
+
+
+@operation("graph.look_at_child", effects=False)
+def look_at_child(op: OperationContext, _input: JSON) -> JSON:
+    """The child's context as its last checkpoint shows it."""
+    path = os.path.join(op.run_dir, "nodes", *child_folder(op.path), "checkpoint.json")
+    try:
+        with open(path, "rb") as file:
+            values = msgspec.json.decode(file.read())["context_values"]
+    except (OSError, msgspec.DecodeError, KeyError):
+        return {}
+    return dict(values)
+
+
+def _as_context(seen: JSON) -> dict[str, Any]:
+    return seen if isinstance(seen, dict) else {}
+
+
+def child_folder(path: str) -> tuple[str, str]:
+    """Where a manager's child has its files, by the id of the manager's step."""
+    name, _, visit = path.split("/", maxsplit=1)[0].partition("@")
+    return (file_name(name) if not visit else f"{file_name(name)}-visit_{visit}"), "child"
 
 
 def child_definition(visit: Visit) -> GraphDefinition | NodeOutcome:
