@@ -78,8 +78,8 @@ class Files:
     def append(self, name: str, lines: bytes) -> None:
         """The file ends with these lines. Unlike a log of records it is not healed here: it is made again when it differs."""
         path = self._ready(name)
-        failpoint.before_write("views.append")
         try:
+            failpoint.before_write("views.append")
             handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600)
             try:
                 rest = memoryview(lines)
@@ -126,8 +126,8 @@ class Files:
             return
         path = self._ready(name)
         temporary = f"{path}.{os.getpid()}.tmp"
-        failpoint.before_write("views.blob")
         try:
+            failpoint.before_write("views.blob")
             with suppress(FileNotFoundError):
                 os.unlink(temporary)
             if size <= _LINK_FROM or not _linked(source, temporary):

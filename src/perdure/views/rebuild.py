@@ -46,19 +46,21 @@ def rebuild_run_directory(run_dir: str, events: Sequence[Event], blobs: Blobs) -
     if not events:
         raise Refused(f"{run_dir} cannot be rebuilt: the run has no events.")
     remove_unfinished(run_dir)
-    fresh = hidden_path(run_dir, "rebuild")
-    view = RunDirectory(fresh, blobs)
-    view.committed(events)
-    view.flush()
-    view.close()
-    made = sorted(_files(fresh), key=lambda name: (name == LOG, name))
+    hidden = hidden_path(run_dir, "rebuild")
+    fresh = f"{hidden}/run"
     try:
+        private_folder(hidden)
+        view = RunDirectory(fresh, blobs)
+        view.committed(events)
+        view.flush()
+        view.close()
+        made = sorted(_files(fresh), key=lambda name: (name == LOG, name))
         if os.path.isdir(run_dir):
             _swap(fresh, run_dir, made, events)
         else:
             _move(fresh, run_dir)
     finally:
-        shutil.rmtree(fresh, ignore_errors=True)
+        shutil.rmtree(hidden, ignore_errors=True)
     return len(made)
 
 
@@ -76,8 +78,8 @@ def _swap(fresh: str, run_dir: str, made: list[str], events: Sequence[Event]) ->
 
 
 def _move(source: str, target: str) -> None:
-    failpoint.before_write("views.rebuild")
     try:
+        failpoint.before_write("views.rebuild")
         os.rename(source, target)
     except OSError as error:
         raise explained(error, target) from error

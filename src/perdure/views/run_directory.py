@@ -132,8 +132,8 @@ class RunDirectory:
         self._write_live(now)
         if self._durable and self._progress is not None and self.projection.status in SETTLED:
             self._progress.sync()
-        failpoint.before_write("views.directory")
         try:
+            failpoint.before_write("views.directory")
             os.rename(hidden, self.run_dir)
         except OSError as error:
             if not os.path.isdir(self.run_dir):
