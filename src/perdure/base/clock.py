@@ -24,17 +24,17 @@ class SystemClock:
         return time.monotonic_ns() / 1_000_000
 
 
-_last_second = (-1, "")
+_seconds: dict[int, str] = {}
 
 
 def rfc3339(ms: int) -> str:
     """Epoch milliseconds as RFC 3339 in UTC with milliseconds: `2026-03-07T09:30:00.125Z`."""
-    global _last_second
     second, rest = divmod(ms, 1000)
-    known, text = _last_second
-    if second != known:
-        text = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second))
-        _last_second = (second, text)
+    text = _seconds.get(second)
+    if text is None:
+        if len(_seconds) > 1000:
+            _seconds.clear()
+        text = _seconds[second] = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second))
     return f"{text}.{rest:03d}Z"
 
 

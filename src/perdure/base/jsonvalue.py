@@ -5,9 +5,8 @@ values. Anything else is refused with the path of the key, because a value that 
 (a tuple as a list, NaN as null) would make a resumed run differ from the unbroken one.
 """
 
-import hashlib
 from math import isfinite
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -21,6 +20,7 @@ _MAX_INT_BITS = 4096
 encode = msgspec.json.encode
 _sorted = msgspec.json.Encoder(order="sorted")
 _decoder = msgspec.json.Decoder()
+_sha256: Any = None
 
 
 class InvalidValue(Refused):
@@ -43,7 +43,13 @@ def encode_checked(value: JSON, path: str = "$") -> bytes:
 
 def digest(value: JSON) -> str:
     """The first 32 hex digits of the SHA-256 of the value with sorted keys: equal values, equal digests."""
-    return hashlib.sha256(_sorted.encode(value)).hexdigest()[:32]
+    global _sha256
+    if _sha256 is None:
+        # Imported late: it brings OpenSSL, which a command that only looks does not need.
+        from hashlib import sha256
+
+        _sha256 = sha256
+    return str(_sha256(_sorted.encode(value)).hexdigest()[:32])
 
 
 def check(value: object, path: str = "$", depth: int = 0) -> None:  # noqa: C901, PLR0912 - one branch a type, on the hot path

@@ -1,6 +1,5 @@
 """The state home: where everything lies that outlives a process. Nothing is made before `ensure`."""
 
-import hashlib
 import os
 import sys
 from collections.abc import Mapping
@@ -91,4 +90,6 @@ def _home_of_user() -> str | None:
 
 def workspace_id(root: str) -> str:
     """The first 12 hex digits of the SHA-256 of the canonical path: the same for every spelling of one folder."""
+    import hashlib
+
     return hashlib.sha256(os.fsencode(os.path.realpath(root))).hexdigest()[:12]

@@ -1,61 +1,103 @@
-"""Runs in a list: what each is, and how it truly stands."""
+"""Runs in a list: what each is, and how it truly stands. Thousands of rows must cost little, so each is decoded and made once."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from perdure.base.clock import rfc3339
-from perdure.base.jsonvalue import decode
 from perdure.kernel.lifecycle import SETTLED
-from perdure.kernel.ownership import true_status
 
 if TYPE_CHECKING:
     from perdure.service.state import State
     from perdure.store.records import RunRow
 
-ACTIVE = ("submitted", "running", "waiting", "paused", "interrupted")
+
+class Listed(msgspec.Struct, gc=False):
+    """One run as lists show it. Times are RFC 3339, durations milliseconds. `is_readable` is false when the record of the run,
+    which holds what is shown and never searched, cannot be read."""
+
+    run_id: str
+    name: str
+    kind: str
+    status: str
+    status_reason: str | None
+    created_at: str
+    started_at: str | None
+    settled_at: str | None
+    duration_ms: int | None
+    goal: str
+    labels: dict[str, str]
+    workflow_slug: str
+    working_directory: str | None
+    run_dir: str
+    parent_run_id: str | None
+    is_readable: bool
+
+
+class _Record(msgspec.Struct, gc=False):
+    """What the store keeps of a run for listings."""
+
+    reason: str | None = None
+    duration_ms: int | None = None
+    goal: str = ""
+    labels: dict[str, str] = {}
+    workflow_slug: str = ""
+    working_directory: str | None = None
+
+
+_records = msgspec.json.Decoder(_Record)
+_NOTHING = _Record()
 
 
 def list_runs(
     state: State, *, all_runs: bool, workflow: str = "", labels: dict[str, str] | None = None
-) -> list[dict[str, Any]]:
+) -> list[Listed]:
     """Runs, newest first; only those that are not settled unless all are wanted. A record that cannot be read costs itself only."""
     if not state.has_runs:
         return []
-    shown = [described(row) for row in state.store.list_runs(open_only=not all_runs)]
+    shown = [listed(row) for row in state.store.list_runs(open_only=not all_runs)]
     if workflow:
         wanted = workflow.lower()
-        shown = [each for each in shown if wanted in (each["name"].lower(), each["workflow_slug"])]
+        shown = [each for each in shown if wanted in (each.name.lower(), each.workflow_slug)]
     for key, value in (labels or {}).items():
-        shown = [each for each in shown if each["labels"].get(key) == value]
+        shown = [each for each in shown if each.labels.get(key) == value]
     return shown
 
 
-def described(row: RunRow) -> dict[str, Any]:
-    """One run as lists show it. Times are RFC 3339, durations milliseconds."""
+def listed(row: RunRow) -> Listed:
+    """One run as lists show it."""
+    is_readable = True
     try:
-        record = decode(row.record)
-        readable = isinstance(record, dict)
-    except ValueError:
-        record, readable = {}, False
-    assert isinstance(record, dict) or not readable
-    found: dict[str, Any] = record if isinstance(record, dict) else {}
-    status = true_status(row) if row.status not in SETTLED else row.status
-    return {
-        "run_id": row.run_id,
-        "name": row.name,
-        "kind": row.kind,
-        "status": status,
-        "status_reason": found.get("reason"),
-        "created_at": rfc3339(row.created_at),
-        "started_at": rfc3339(row.started_at) if row.started_at is not None else None,
-        "settled_at": rfc3339(row.settled_at) if row.settled_at is not None else None,
-        "duration_ms": found.get("duration_ms"),
-        "goal": found.get("goal") or "",
-        "labels": found.get("labels") or {},
-        "workflow_slug": found.get("workflow_slug") or "",
-        "working_directory": found.get("working_directory"),
-        "run_dir": row.run_dir,
-        "parent_run_id": row.parent,
-        "is_readable": readable,
-    }
+        record = _records.decode(row.record)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        record, is_readable = _NOTHING, False
+    status = row.status
+    if status not in SETTLED:
+        from perdure.kernel.ownership import true_status
+
+        status = true_status(row)
+    return Listed(
+        row.run_id,
+        row.name,
+        row.kind,
+        status,
+        record.reason,
+        rfc3339(row.created_at),
+        rfc3339(row.started_at) if row.started_at is not None else None,
+        rfc3339(row.settled_at) if row.settled_at is not None else None,
+        record.duration_ms,
+        record.goal,
+        record.labels,
+        record.workflow_slug,
+        record.working_directory,
+        row.run_dir,
+        row.parent,
+        is_readable,
+    )
+
+
+def described(row: RunRow) -> dict[str, Any]:
+    """One run as lists show it, as a map that more can be added to."""
+    return msgspec.structs.asdict(listed(row))

@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from perdure.base.masking import Masker, secrets_of
-from perdure.disk.blobs import Blobs
 from perdure.disk.home import StateHome, find_state_home
 from perdure.store.sqlite import SqliteStore
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from perdure.base.masking import Masker
+    from perdure.disk.blobs import Blobs
     from perdure.store.records import RunRow
 
 DURABILITIES = ("full", "normal")
@@ -23,10 +23,19 @@ class State:
 
     def __init__(self, home: StateHome, store: SqliteStore | None, durability: str, environ: Mapping[str, str]) -> None:
         self.home = home
-        self.blobs = Blobs(home.blobs)
+        self._blobs: Blobs | None = None
         self.durability = durability
         self.environ = environ
         self._store = store
+
+    @property
+    def blobs(self) -> Blobs:
+        """The content that is too large for the log."""
+        if self._blobs is None:
+            from perdure.disk.blobs import Blobs
+
+            self._blobs = Blobs(self.home.blobs)
+        return self._blobs
 
     @property
     def store(self) -> SqliteStore:
@@ -44,6 +53,8 @@ class State:
 
     def masker(self) -> Masker:
         """Keeps the secrets of this process's environment out of what is written."""
+        from perdure.base.masking import Masker, secrets_of
+
         return Masker(secrets_of(self.environ))
 
     def run_dir(self, row: RunRow) -> str:

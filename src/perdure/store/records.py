@@ -8,7 +8,7 @@ import msgspec
 from perdure.base.errors import OwnedElsewhere, Refused
 
 
-class RunRow(msgspec.Struct, frozen=True):
+class RunRow(msgspec.Struct, frozen=True, gc=False):
     """One run as the store knows it. Times are epoch milliseconds; `owner` and `record` are JSON texts."""
 
     no: int

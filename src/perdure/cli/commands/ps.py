@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
 from perdure.cli.options import JSON_OPTION, pairs, settings_of, wants_json
 from perdure.cli.output import duration, one_line, print_json, say, table
+
+if TYPE_CHECKING:
+    from perdure.service.listing import Listed
 
 
 @click.command()
@@ -35,21 +38,24 @@ def ps(  # noqa: PLR0913 - its options
     as_json: bool,
 ) -> int:
     """List runs, newest first: those that are not settled, or all with -a."""
+    import gc
+
     from perdure.service.listing import list_runs
     from perdure.service.state import open_state_to_read
 
+    gc.disable()  # thousands of rows, no cycles, and then the process ends
     state = open_state_to_read(settings_of(context).state_dir, os.environ)
     try:
         rows = list_runs(state, all_runs=all_runs, workflow=workflow or filters.get("workflow", ""), labels=labels)
     finally:
         state.close()
     if before:
-        rows = [row for row in rows if row["created_at"] < before]
+        rows = [row for row in rows if row.created_at < before]
     if orphans:
-        rows = [row for row in rows if row["status"] == "interrupted"]
+        rows = [row for row in rows if row.status == "interrupted"]
     if ids_only:
         for row in rows:
-            say(row["run_id"])
+            say(row.run_id)
     elif wants_json(context, as_json):
         print_json(rows)
     else:
@@ -57,18 +63,18 @@ def ps(  # noqa: PLR0913 - its options
     return 0
 
 
-def _print_table(rows: list[dict[str, Any]], all_runs: bool) -> None:
+def _print_table(rows: list[Listed], all_runs: bool) -> None:
     if not rows:
         say("No runs." if all_runs else "No active runs. `perdure ps -a` lists settled ones too.")
         return
     cells = [
         [
-            row["run_id"][:12],
-            one_line(row["name"], 24),
-            row["status"] if row["is_readable"] else f"{row['status']} (unreadable record)",
-            duration(row["duration_ms"]),
-            row["created_at"][:16].replace("T", " "),
-            one_line(str(row["goal"]), 50),
+            row.run_id[:12],
+            one_line(row.name, 24),
+            row.status if row.is_readable else f"{row.status} (unreadable record)",
+            duration(row.duration_ms),
+            row.created_at[:16].replace("T", " "),
+            one_line(str(row.goal), 50),
         ]
         for row in rows
     ]
