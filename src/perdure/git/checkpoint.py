@@ -6,15 +6,10 @@ import msgspec
 
 from perdure.base import failpoint
 from perdure.git.command import git
+from perdure.git.exclusions import pathspecs
 
 AUTHOR = "perdure"
 EMAIL = "perdure@local"
-
-# What no checkpoint ever holds: caches and installed packages.
-EXCLUDED = (
-    "node_modules", "target", "dist", "build", ".venv", "venv", "__pycache__", ".mypy_cache", ".pytest_cache",
-    ".ruff_cache", ".tox", ".nox", ".cache", ".gradle", ".next", ".turbo", "coverage", ".DS_Store", "*.pyc",
-)  # fmt: skip
 
 
 class Checkpoint(msgspec.Struct, frozen=True):
@@ -40,7 +35,8 @@ class Checkpoint(msgspec.Struct, frozen=True):
 def commit_checkpoint(worktree: str, checkpoint: Checkpoint, exclude: Sequence[str] = ()) -> str:
     """Commit all of the worktree; the commit's SHA. When the head is this very checkpoint already, that one is it.
 
-    Commits even when nothing changed. Only files that no pattern excludes are added; tracked ones stay tracked.
+    Commits even when nothing changed. New files that a pattern excludes stay out; what is tracked is
+    committed wherever it lies.
     """
     head = git(worktree, "log", "-1", "--format=%H%n%B").text
     sha, _, message = head.partition("\n")
@@ -49,12 +45,9 @@ def commit_checkpoint(worktree: str, checkpoint: Checkpoint, exclude: Sequence[s
         == checkpoint.message.split("Perdure-Checkpoint:")[0].strip()
     ):
         return sha
-    patterns = [f":(exclude,glob)**/{name}/**" for name in EXCLUDED] + [
-        f":(exclude,glob)**/{name}" for name in EXCLUDED
-    ]
-    patterns += [f":(exclude,glob){pattern}" for pattern in exclude]
     failpoint.before_write("git.checkpoint")
-    git(worktree, "add", "--all", "--", ".", *patterns)
+    git(worktree, "add", "--update", "--", ".")
+    git(worktree, "add", "--all", "--", ".", *pathspecs(exclude))
     when = f"{checkpoint.at_ms // 1000} +0000"
     identity = {
         "GIT_AUTHOR_NAME": AUTHOR, "GIT_AUTHOR_EMAIL": EMAIL, "GIT_AUTHOR_DATE": when,

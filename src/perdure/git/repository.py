@@ -5,6 +5,7 @@ import os
 import msgspec
 
 from perdure.git.command import GitFailed, git
+from perdure.git.exclusions import is_excluded
 
 
 class Repository(msgspec.Struct, frozen=True):
@@ -55,9 +56,10 @@ def _may_be_inside(folder: str) -> bool:
 
 
 def changed_files(root: str) -> list[str]:
-    """Files that differ from the last commit, untracked ones too."""
+    """Files that differ from the last commit, untracked ones too; caches and installed packages do not count."""
     text = git(root, "status", "--porcelain", "-z", "--untracked-files=all").stdout.decode("utf-8", "surrogateescape")
-    return [entry[3:] for entry in text.split("\0") if len(entry) > 3]
+    entries = [entry for entry in text.split("\0") if len(entry) > 3]
+    return [entry[3:] for entry in entries if not (entry.startswith("??") and is_excluded(entry[3:]))]
 
 
 def check_worktree(path: str) -> None:

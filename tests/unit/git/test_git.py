@@ -158,3 +158,20 @@ def test_differences_are_those_of_git(tree: Path) -> None:
 
 def test_a_folder_outside_of_git_is_none(tmp_path: Path) -> None:
     assert repositories.find_repository(str(tmp_path)) is None
+
+
+def test_a_worktree_with_nothing_but_caches_in_it_is_removed(tree: Path, repository: Path) -> None:
+    (tree / "pkg/__pycache__").mkdir(parents=True)
+    (tree / "pkg/__pycache__/x.cpython-311.pyc").write_bytes(b"x")
+    assert worktree.remove_worktree(str(repository), str(tree))
+    assert not tree.exists()
+
+
+def test_a_tracked_file_is_committed_wherever_it_lies(tree: Path) -> None:
+    (tree / "build").mkdir()
+    (tree / "build/tracked.txt").write_text("old")
+    sh("git add -f build/tracked.txt; git commit -qm track", tree)
+    (tree / "build/tracked.txt").write_text("new")
+    (tree / "build/untracked.txt").write_text("x")
+    commit_checkpoint(str(tree), Checkpoint("R1", "n", "succeeded", 1, AT))
+    assert sh("git show --name-only --format=", tree).split() == ["build/tracked.txt"]
