@@ -90,7 +90,7 @@ class Run:
     def checked(self, value: JSON, path: str) -> JSON:
         """The value as it will be recorded: JSON, and without secrets, so that a replay sees just the same."""
         jsonvalue.check(value, path)
-        if self.mask is None or value is None:
+        if self.mask is None or value is None or isinstance(value, (bool, int, float)):
             return value
         text = jsonvalue.encode(value)
         masked = self.mask.mask(text)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from inspect import isawaitable
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -109,7 +108,7 @@ async def _attempt(run: Run, frame: Frame, plan: Plan, attempt: int, was_interru
     failure, retryable, value = None, False, None
     try:
         value = operation.function(context, plan.input)
-        if isawaitable(value):
+        if hasattr(value, "__await__"):
             value = await value
         value = run.checked(value, "result")
     except OperationFailed as error:

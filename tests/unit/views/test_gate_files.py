@@ -109,7 +109,13 @@ def test_when_the_last_question_closes_no_request_is_left(tmp_path: Path, run_di
 
 @pytest.mark.parametrize(
     ("kind", "selected", "text"),
-    [("yes", [], None), ("no", [], None), ("selected", ["A"], None), ("multi_selected", ["A", "R"], None), ("text", [], "so")],
+    [
+        ("yes", [], None),
+        ("no", [], None),
+        ("selected", ["A"], None),
+        ("multi_selected", ["A", "R"], None),
+        ("text", [], "so"),
+    ],
 )
 def test_an_answer_comes_back_from_its_file(
     run_dir: Path, kind: AnswerKind, selected: list[str], text: str | None
@@ -128,7 +134,16 @@ def test_a_half_or_foreign_file_is_no_answer(run_dir: Path, content: bytes) -> N
 
 @pytest.mark.parametrize(
     "value",
-    [{"Selected": ["A"]}, {"Selected": None}, {"MultiSelected": [["A"]]}, {"MultiSelected": "AR"}, {"Text": 1}, 7, [], None],
+    [
+        {"Selected": ["A"]},
+        {"Selected": None},
+        {"MultiSelected": [["A"]]},
+        {"MultiSelected": "AR"},
+        {"Text": 1},
+        7,
+        [],
+        None,
+    ],
 )
 def test_a_value_of_another_kind_is_no_answer(value: JSON) -> None:
     assert parse_response({"value": value}, QUESTION) is None

@@ -23,7 +23,9 @@ def test_later_visits_are_numbered_from_two() -> None:
     assert folders.enter("work@2", "work") == "nodes/work-visit_2"
 
 
-@given(st.lists(st.sampled_from(["work", "work-visit_2", "work-visit_2-visit_1", "-visit_2", "a/b", "a%2Fb"]), max_size=12))
+@given(
+    st.lists(st.sampled_from(["work", "work-visit_2", "work-visit_2-visit_1", "-visit_2", "a/b", "a%2Fb"]), max_size=12)
+)
 def test_no_two_visits_share_a_folder(nodes: list[str]) -> None:
     folders = NodeFolders()
     names = sorted(folders.enter(f"step-{number}", node) for number, node in enumerate(nodes))
