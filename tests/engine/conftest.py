@@ -14,7 +14,8 @@ from perdure.graph.definition import GraphDefinition
 from perdure.graph.files import DiskFiles
 from perdure.graph.load import load_graph
 from perdure.graph.options import Options
-from perdure.kernel.engine import Engine, RunResult
+from perdure.kernel.ending import RunResult
+from perdure.kernel.engine import Engine
 from perdure.kernel.events import Event, event_of
 from perdure.kernel.question import Answer
 from perdure.store.sqlite import SqliteStore

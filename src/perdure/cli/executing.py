@@ -12,7 +12,7 @@ from perdure.cli.terminal import TerminalInterviewer, is_interactive
 from perdure.service.running import EXIT_CODES
 
 if TYPE_CHECKING:
-    from perdure.kernel.engine import RunResult
+    from perdure.kernel.ending import RunResult
     from perdure.service.state import State
 
 

@@ -6,14 +6,13 @@ import asyncio
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
-import msgspec
-
 from perdure.base import ids
 from perdure.base.clock import Clock, SystemClock
 from perdure.base.errors import NotFound, PerdureError
 from perdure.base.jsonvalue import JSON, check, decode, encode
 from perdure.kernel import definition as definitions
 from perdure.kernel import large, ownership
+from perdure.kernel.ending import RunResult, left, masked_text, settle, settled_result, stopped
 from perdure.kernel.events import event_of
 from perdure.kernel.history import History
 from perdure.kernel.lifecycle import SETTLED
@@ -22,7 +21,7 @@ from perdure.kernel.outcome import Failure, Outcome
 from perdure.kernel.run import Frame, Run
 from perdure.kernel.runlog import Committer, RunLog
 from perdure.kernel.scope import Scope
-from perdure.store.records import EventRow, NewRun, Settlement
+from perdure.store.records import EventRow, NewRun
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -38,15 +37,6 @@ if TYPE_CHECKING:
     from perdure.store.records import Claim, RunRow
 
 WATCH_S = 0.1
-
-
-class RunResult(msgspec.Struct, frozen=True):
-    """How an execution ended: settled with an outcome, or `waiting` or `paused` without one."""
-
-    run_id: str
-    status: str
-    outcome: Outcome | None = None
-    reason: str | None = None
 
 
 class _Made(NamedTuple):
@@ -179,7 +169,7 @@ class Engine:
             status="submitted",
             created_at=now,
             run_dir=run_dir,
-            record=self._masked(record or {}),
+            record=masked_text(self.mask, record or {}),
             owner=ownership.owner_text(now) if owned else None,
             parent=parent,
         )
@@ -188,11 +178,6 @@ class Engine:
         for subscriber in made.subscribers:
             subscriber.committed(made.events)
         return made
-
-    def _masked(self, value: JSON) -> str:
-        """The value as JSON text without secrets."""
-        text = encode(value)
-        return (text if self.mask is None else self.mask.mask(text)).decode()
 
     def _first_event(self, run_id: str, now: int, seq: int, name: str, properties: dict[str, JSON]) -> EventRow:
         body = encode(properties)
@@ -222,7 +207,7 @@ class Engine:
         if row.status in SETTLED:
             # Its owner may have died between the last commit and the views.
             self._level_views(row, [event_of(run_id, each) for each in self.store.read_events(row.no)])
-            return self._settled_result(row)
+            return settled_result(self.store, self.blobs, row)
         claim = self.store.claim(
             run_id, ownership.owner_text(self.clock.now_ms()), ownership.judge(self._active.__contains__)
         )
@@ -330,14 +315,14 @@ class Engine:
         try:
             outcome = await run.task
         except asyncio.CancelledError:
-            return self._stopped(run)
+            return stopped(run)
         except StepFailed as error:
-            return self._settle(run, Outcome("failed", "workflow_error", error.failure))
+            return settle(run, Outcome("failed", "workflow_error", error.failure))
         except Exception as error:
-            self._left(run, error)
+            left(run, error)
             raise
         else:
-            return self._settle(run, outcome)
+            return settle(run, outcome)
         finally:
             del self._active[run.run_id]
 
@@ -358,92 +343,12 @@ class Engine:
             accept_changes=False,
         )
         run.log.add("run.cancel_requested", None, {"reason": reason})
-        self._settle(run, Outcome("cancelled", "cancelled", Failure(reason, "canceled", code="cancelled")))
+        settle(run, Outcome("cancelled", "cancelled", Failure(reason, "canceled", code="cancelled")))
 
     def _broken(self, run: Run, error: BaseException) -> None:
         run.fail(error)
         if run.task is not None:
             run.task.cancel()
-
-    # Ending
-
-    def _settle(self, run: Run, outcome: Outcome) -> RunResult:
-        """Record the outcome; a settled run never changes."""
-        now = self.clock.now_ms()
-        started = run.row.started_at or run.row.created_at
-        properties: dict[str, JSON] = {
-            "status": outcome.status,
-            "reason": outcome.reason,
-            "duration_ms": now - started,
-            "failure": msgspec.to_builtins(outcome.failure) if outcome.failure else None,
-            "output": run.checked(outcome.output, "output"),
-        }
-        properties |= run.checked(outcome.properties, "properties")  # type: ignore[arg-type]
-        record = _shown(run.row.record) | {"duration_ms": now - started, "reason": outcome.reason}
-        if outcome.failure is not None:
-            record["failure"] = outcome.failure.message
-        name = {"failed": "run.failed", "cancelled": "run.cancelled"}.get(outcome.status, "run.completed")
-        run.change_status(outcome.status)
-        run.log.add(name, None, properties)
-        run.log.settle(Settlement(outcome.status, now, self._masked(record)))
-        run.log.commit()
-        run.log.flush()
-        return RunResult(run.run_id, outcome.status, outcome, outcome.reason)
-
-    def _stopped(self, run: Run) -> RunResult:
-        """What becomes of a run whose interpretation was stopped."""
-        if run.fatal is not None:
-            raise run.fatal
-        if run.log.broken is not None:
-            raise run.log.broken
-        stop = run.stop or run.parent_stop or "interrupted"
-        if stop == "cancelled":
-            reason = run.stop_reason or "cancelled"
-            result = self._settle(run, Outcome("cancelled", "cancelled", Failure(reason, "canceled", code="cancelled")))
-            if run.stop is None:
-                raise asyncio.CancelledError
-            return result
-        if stop == "parked":
-            if run.status != "waiting":
-                run.wait()
-            run.log.release()
-        else:
-            self._pause(run, run.stop_reason or stop)
-        run.log.commit()
-        run.log.flush()
-        if run.stop is None:
-            raise asyncio.CancelledError  # whoever awaits this run is being cancelled itself
-        return RunResult(run.run_id, run.status, None, run.stop_reason)
-
-    def _left(self, run: Run, error: Exception) -> None:
-        """An error outside of any step: the run pauses where it is, and resuming goes on there."""
-        if run.log.broken is not None:
-            return
-        code = error.code if isinstance(error, PerdureError) else "interpreter_error"
-        text = str(error) if isinstance(error, PerdureError) else f"{type(error).__name__}: {error}"
-        with suppress(PerdureError):
-            run.log.add("run.notice", None, {"level": "error", "code": code, "message": text})
-            self._pause(run, text)
-            run.log.commit()
-            run.log.flush()
-
-    def _pause(self, run: Run, reason: str) -> None:
-        run.change_status("paused")
-        run.log.add("run.paused", None, {"reason": reason})
-        run.log.release()
-
-    def _settled_result(self, row: RunRow) -> RunResult:
-        last = self.store.last_event(row.no)
-        properties = decode(last.body) if last is not None else {}
-        assert isinstance(properties, dict)
-        failure = properties.get("failure")
-        outcome = Outcome(
-            row.status,  # type: ignore[arg-type]
-            properties.get("reason"),  # type: ignore[arg-type]
-            msgspec.convert(failure, Failure) if failure else None,
-            large.resolve(properties.get("output"), self.blobs),
-        )
-        return RunResult(row.run_id, row.status, outcome, outcome.reason)
 
     # What people ask
 
@@ -524,8 +429,3 @@ class Engine:
         found = self._recorded(source, "definition")
         assert isinstance(found, dict)
         return definitions.load(str(found["kind"]), found["body"])  # type: ignore[arg-type]
-
-
-def _shown(record: str) -> dict[str, JSON]:
-    value = decode(record)
-    return value if isinstance(value, dict) else {}

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from perdure.base.errors import Refused
-from perdure.kernel.engine import Engine, RunResult
+from perdure.kernel.ending import RunResult
+from perdure.kernel.engine import Engine
 from perdure.views.gate_files import GateFiles
 from perdure.views.run_directory import RunDirectory
 

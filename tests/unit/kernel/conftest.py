@@ -10,7 +10,8 @@ import pytest
 from perdure.base.jsonvalue import JSON
 from perdure.kernel import definition as definitions
 from perdure.kernel.context import RunContext
-from perdure.kernel.engine import Engine, RunResult
+from perdure.kernel.ending import RunResult
+from perdure.kernel.engine import Engine
 from perdure.kernel.events import Event, event_of
 from perdure.kernel.outcome import Outcome
 from perdure.store.sqlite import SqliteStore
