@@ -230,6 +230,13 @@ def test_a_stalled_run_fails_but_one_that_waits_for_a_person_does_not(graphs: Gr
     assert len(graphs.events("watchdog.timeout")) == 1
 
 
+def test_a_node_may_have_a_stall_limit_of_its_own(graphs: Graphs) -> None:
+    body = 'stall_timeout=200ms a [shape=parallelogram, stall_timeout=30s, script="sleep 0.8"] start -> a -> exit'
+    assert graphs.run(body).status == "succeeded"
+    body = 'stall_timeout=0 a [shape=parallelogram, stall_timeout=300ms, script="sleep 60"] start -> a -> exit'
+    assert graphs.run(body).status == "failed"
+
+
 def test_a_hook_may_block_and_its_call_is_recorded(graphs: Graphs) -> None:
     hooks = [{"event": "stage_start", "matcher": "^b$", "command": "echo not this one >&2; exit 2"}]
     result = graphs.run("a [prompt=a] b [prompt=b] start -> a -> b -> exit", hooks=hooks)

@@ -65,26 +65,33 @@ async def _set_up(run: RunContext, runtime: Runtime) -> Outcome | None:
 
 async def _watched(run: RunContext, runtime: Runtime, hooks: Hooks) -> Outcome:
     """Walk, and fail when nothing happens for longer than the graph's `stall_timeout`."""
-    limit = runtime.graph.duration_ms("stall_timeout") or 0
     walk = Walker(run, runtime, hooks).walk()
-    if limit <= 0 or runtime.options.dry_run:
+    if runtime.options.dry_run or not _may_stall(runtime):
         return await walk
     walking = asyncio.get_running_loop().create_task(walk)
     try:
         while True:
-            done, _ = await asyncio.wait([walking], timeout=min(WATCH_S, limit / 1000))
+            limit = runtime.stall_ms
+            done, _ = await asyncio.wait([walking], timeout=min(WATCH_S, limit / 1000) if limit else WATCH_S)
             if done:
                 return walking.result()
-            if run.idle_ms > limit:
+            if 0 < runtime.stall_ms < run.idle_ms:
                 break
     except asyncio.CancelledError:
         walking.cancel()
         with suppress(asyncio.CancelledError):
             await walking
         raise
+    limit = runtime.stall_ms
     walking.cancel()
     with suppress(asyncio.CancelledError):
         await walking
     run.emit("watchdog.timeout", {"idle_seconds": round(limit / 1000), "node_id": runtime.state.last_node}, again=True)
     message = f"Nothing happened for {limit // 1000} s (stall_timeout)."
     return Outcome("failed", "stalled", Failure(message, "transient_infra", code="stalled"))
+
+
+def _may_stall(runtime: Runtime) -> bool:
+    """Whether anything in the graph limits how long nothing may happen."""
+    nodes = runtime.graph.nodes.values()
+    return bool(runtime.stall_ms) or any("stall_timeout" in node.attrs for node in nodes)

@@ -51,7 +51,15 @@ class Runtime:
         self.places: dict[str, Place] = {"": self.main}
         self.conversations: dict[str, list[Any]] = {}
         self.captured: set[str] = set()
+        self.current: Node | None = None
         self.index = 0
+
+    @property
+    def stall_ms(self) -> int:
+        """How long nothing may happen now: the present node says, else the graph; 0 is for ever."""
+        if self.current is not None and "stall_timeout" in self.current.attrs:
+            return self.current.duration_ms("stall_timeout") or 0
+        return self.graph.duration_ms("stall_timeout") or 0
 
     def inside(self, worktree: str) -> str:
         """The working folder in a worktree: where it lies in the repository."""

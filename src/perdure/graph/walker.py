@@ -59,6 +59,7 @@ class Walker:
 
     async def _visit(self, node: Node) -> tuple[NodeOutcome, Choice | None]:
         runtime, state = self._runtime, self._runtime.state
+        runtime.current = node
         refused = await self._hooks.fire("stage_start", node.id)
         number = state.visits.get(node.id, 0) + 1
         state.visits[node.id] = number
