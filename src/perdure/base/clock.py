@@ -29,13 +29,13 @@ _seconds: dict[int, str] = {}
 
 def rfc3339(ms: int) -> str:
     """Epoch milliseconds as RFC 3339 in UTC with milliseconds: `2026-03-07T09:30:00.125Z`."""
-    second, rest = divmod(ms, 1000)
+    second = ms // 1000
     text = _seconds.get(second)
     if text is None:
         if len(_seconds) > 1000:
             _seconds.clear()
         text = _seconds[second] = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second))
-    return f"{text}.{rest:03d}Z"
+    return f"{text}.{ms - second * 1000:03d}Z"
 
 
 def parse_rfc3339(text: str) -> int:

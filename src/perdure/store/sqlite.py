@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import apsw
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from contextlib import AbstractContextManager
 
+_AGE = attrgetter("created_at", "no")
 _INSERT_EVENT = SQL["insert_event"]
 _EPOCH_OF = SQL["epoch_of"]
 
@@ -174,7 +176,9 @@ class SqliteStore:
         return [RunRow(*row) for row in self._all(SQL["runs_by_prefix"], (prefix,))]
 
     def list_runs(self, *, open_only: bool = False) -> list[RunRow]:
-        return [RunRow(*row) for row in self._all(SQL["open_runs" if open_only else "all_runs"], ())]
+        rows = [RunRow(*row) for row in self._all(SQL["open_runs" if open_only else "all_runs"], ())]
+        rows.sort(key=_AGE, reverse=True)
+        return rows
 
     def child_runs(self, run_id: str) -> list[RunRow]:
         return [RunRow(*row) for row in self._all(SQL["child_runs"], (run_id,))]

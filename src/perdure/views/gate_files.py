@@ -51,7 +51,7 @@ def read_response(pending: PendingQuestion) -> Answer | None:
             with open(path, "rb") as file:
                 value = msgspec.json.decode(file.read(_MAX_ANSWER))
                 written_at = os.fstat(file.fileno()).st_mtime_ns
-        except (OSError, ValueError):
+        except (OSError, ValueError, RecursionError):
             continue
         if path == common and not _is_for(value, pending, written_at):
             continue
