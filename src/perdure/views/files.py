@@ -98,7 +98,7 @@ class Files:
         try:
             content = self.blobs.read(str(value[MARK]))
             return content.decode("utf-8", "replace") if value.get("form") == "text" else decode(content)
-        except (NotFound, Refused, ValueError):
+        except (NotFound, Refused, ValueError, RecursionError):
             return None
 
     def show(self, run_dir: str) -> None:

@@ -70,7 +70,7 @@ def _is_for(value: Any, pending: PendingQuestion, written_at: int) -> bool:
         with open(f"{pending.run_dir}/runtime/interview_request.json", "rb") as file:
             shown = msgspec.json.decode(file.read())
             shown_at = os.fstat(file.fileno()).st_mtime_ns
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return False
     return isinstance(shown, dict) and shown.get("question_id") == pending.question_id and written_at >= shown_at
 

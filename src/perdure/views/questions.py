@@ -53,7 +53,7 @@ class OpenQuestions:
             return False
         try:
             answer = msgspec.json.decode(content)
-        except ValueError:
+        except (ValueError, RecursionError):
             return was_shown
         named = answer.get("question_id") if isinstance(answer, dict) else None
         return named not in self._open if isinstance(named, str) and named else was_shown

@@ -98,6 +98,16 @@ def test_when_a_question_closes_only_the_answers_of_open_ones_stay(
     assert shown["question_id"] == "Q2"
 
 
+def test_a_file_that_is_no_answer_does_not_keep_its_question_from_closing(tmp_path: Path, run_dir: Path) -> None:
+    (run_dir / "runtime/interview_response.json").write_bytes(b"[" * 100_000)
+    from perdure.views.run_directory import RunDirectory
+
+    events = events_of([*BEGIN, asked("Q1", timeout_ms=1500), asked("Q2"), answered("Q1")])
+    RunDirectory(str(run_dir), Blobs(str(tmp_path))).catch_up(events)
+
+    assert not (run_dir / "runtime/interview_response.json").exists()
+
+
 def test_when_the_last_question_closes_no_request_is_left(tmp_path: Path, run_dir: Path) -> None:
     from perdure.views.run_directory import RunDirectory
 
