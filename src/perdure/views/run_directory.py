@@ -57,6 +57,7 @@ class RunDirectory:
         self._progress: jsonl.Appender | None = None
         self._backlog: list[Event] = []
         self._is_new = not os.path.exists(run_dir)
+        self._is_level = self._is_new
         self._latest: Event | None = None
         self._written_at = 0.0
         self._live_at = -1e9
@@ -72,6 +73,7 @@ class RunDirectory:
         self._is_new = not os.path.exists(self.run_dir)
         self.projection = Projection(self.files)
         written = 0 if self._is_new else self._level(events)
+        self._is_level = True
         known = [event for event in events if event.seq <= written]
         self.files.enabled = False
         for event in known:
@@ -117,6 +119,10 @@ class RunDirectory:
         if self._is_new:
             self._make(events, now)
             return
+        if not self._is_level:
+            # The directory was there before its run: it may be another run's.
+            self._join(events)
+            return
         self._write_events(events)
         if now - self._live_at >= LIVE_EVERY_MS:
             self._write_live(now)
@@ -145,7 +151,7 @@ class RunDirectory:
         self._is_new = False
 
     def _join(self, events: list[Event]) -> None:
-        """Somebody made the directory meanwhile: what is not in there yet goes in there."""
+        """Somebody else made the directory: what is not in there yet goes in there. `events` begin with the run."""
         self.close()
         self.files.show(self.run_dir)
         self._live_due = False

@@ -216,6 +216,9 @@ def test_another_runs_directory_is_never_written_over(tmp_path: Path, blobs: Blo
     with pytest.raises(RunDirectoryTaken, match="holds run"):
         _catch_up(tmp_path / "run", blobs, events_of(FACTS, run_id="0" * 26))
 
+    with pytest.raises(RunDirectoryTaken, match="holds run"):
+        write_live(tmp_path / "run", events_of(FACTS, run_id="0" * 26), blobs)
+
     assert tree(tmp_path / "run") == before
 
 
