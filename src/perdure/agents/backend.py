@@ -8,13 +8,14 @@ from typing import Any, Protocol
 import msgspec
 
 from perdure.base.errors import PerdureError, Refused
+from perdure.base.jsonvalue import JSON
 from perdure.kernel.outcome import FailureClass
 from perdure.sandbox.command import Filter
 from perdure.sandbox.groups import Group
 
 
 class TurnRequest(msgspec.Struct, frozen=True):
-    """What an agent is asked, and where it works. `timeout_ms` None is for ever."""
+    """What an agent is asked, and where it works. `timeout_ms` None is for ever; an empty text or None is not asked for."""
 
     prompt: str
     node_id: str
@@ -31,39 +32,63 @@ class TurnRequest(msgspec.Struct, frozen=True):
     env: Mapping[str, str]
     timeout_ms: int | None
     max_tokens: int | None
-    steering: Sequence[str] = ()
 
 
 class TurnContext(msgspec.Struct, frozen=True):
-    """What a backend may use: a scratch path, a filter for secrets, and whom to tell that a process began."""
+    """What a backend may use: a scratch path, a filter for secrets, whom to tell that a process began, and a way to keep a
+    finished file in the log (the file may be gone then)."""
 
     scratch: str
     new_filter: Callable[[], Filter] | None
     on_started: Callable[[Group], Awaitable[None]] | None
+    keep_text: Callable[[str], JSON]
+
+
+class ProgramReport(msgspec.Struct, frozen=True):
+    """How a backend's program ended. `exit_code` is None after a time-out, negative for a signal. `stdout` is kept only when
+    the answer does not hold all of it."""
+
+    exit_code: int | None
+    timed_out: bool
+    duration_ms: int
+    survivors: list[int]
+    stderr: JSON
+    stdout: JSON = None
 
 
 class TurnResult(msgspec.Struct, frozen=True):
-    """What came back. `directive` is a routing object when the backend gives one apart from the text."""
+    """What came back. `directive` is an object with what the backend says about the way on, apart from the text."""
 
     text: str
     directive: dict[str, Any] | None = None
     usage: dict[str, Any] | None = None
     files_touched: list[str] = []
     model: str | None = None
+    report: ProgramReport | None = None
 
 
 class BackendError(PerdureError):
-    """A backend gave no answer: why, of which class, and whether another try may help."""
+    """A backend gave no answer: why, of which class (None when only the message tells), and whether another try may help.
+
+    `partial` is what came before the failure.
+    """
 
     code = "backend_failed"
 
     def __init__(
-        self, message: str, *, failure_class: FailureClass = "deterministic", retryable: bool = False, partial: str = ""
+        self,
+        message: str,
+        *,
+        failure_class: FailureClass | None = "deterministic",
+        retryable: bool = False,
+        partial: str = "",
+        report: ProgramReport | None = None,
     ) -> None:
         super().__init__(message)
         self.failure_class = failure_class
         self.retryable = retryable
         self.partial = partial
+        self.report = report
 
 
 class Backend(Protocol):

@@ -1,23 +1,30 @@
 """The command backend: any program. It gets the prompt on its standard input and answers on its standard output.
 
-An argument `{prompt_file}` stands for a file with the prompt; then the standard input is empty. An output that is one JSON object with
-`text` or `response` is taken apart: `usage`, `files_touched` and a `directive` may stand beside it. Anything else is the text.
+An argument with `{prompt_file}` stands for a file with the prompt; then the standard input is empty. How the output is read:
+`answer.py`. The whole contract: docs/reference/backend-command.md.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import Any
+from contextlib import suppress
 
-import msgspec
-
-from perdure.agents.backend import BackendError, TurnContext, TurnRequest, TurnResult
-from perdure.base.errors import PerdureError
-from perdure.sandbox.command import CommandMissing, CommandSpec, run_command, tail_text
+from perdure.agents.answer import parse_answer
+from perdure.agents.backend import BackendError, ProgramReport, TurnContext, TurnRequest, TurnResult
+from perdure.base.errors import EnvironmentFault
+from perdure.disk.atomic import write_new
+from perdure.sandbox.command import CommandMissing, CommandResult, CommandSpec, run_command, tail_text
 
 MAX_ANSWER = 4 * 1024 * 1024
+# The exit code by which programs say that the same call may succeed later (EX_TEMPFAIL).
+TRY_AGAIN = 75
 _PLACE = "{prompt_file}"
+_NAMES = (
+    "PERDURE_RUN_ID", "PERDURE_NODE_ID", "PERDURE_VISIT", "PERDURE_ATTEMPT", "PERDURE_MODEL", "PERDURE_PROVIDER",
+    "PERDURE_REASONING_EFFORT", "PERDURE_MAX_TOKENS", "PERDURE_THREAD_ID", "PERDURE_FIDELITY", "PERDURE_PROMPT_ONLY",
+    "PERDURE_PROMPT_FILE",
+)  # fmt: skip
 
 
 class CommandBackend:
@@ -28,73 +35,94 @@ class CommandBackend:
 
     async def run(self, request: TurnRequest, turn: TurnContext) -> TurnResult:
         """The program's answer. An exit code other than 0 is a failure, whatever it printed or left behind."""
-        prompt = "\n\n".join([request.prompt, *request.steering])
-        prompt_file = f"{turn.scratch}.prompt"
-        with open(prompt_file, "w", encoding="utf-8", errors="replace") as file:
-            file.write(prompt)
-        stdout, stderr = f"{turn.scratch}.stdout", f"{turn.scratch}.stderr"
+        prompt = request.prompt.encode("utf-8", "replace")
+        prompt_file, stdout, stderr = (f"{turn.scratch}.{name}" for name in ("prompt", "stdout", "stderr"))
+        write_new(prompt_file, prompt)
         in_file = any(_PLACE in argument for argument in self._argv)
         spec = CommandSpec(
             argv=[argument.replace(_PLACE, prompt_file) for argument in self._argv],
             cwd=request.cwd,
-            env=dict(request.env) | _variables(request, prompt_file),
-            stdin=None if in_file else prompt.encode("utf-8", "replace"),
+            env=_environment(request, prompt_file),
+            stdin=None if in_file else prompt,
             timeout_ms=request.timeout_ms,
         )
         try:
             result = await run_command(
                 spec, stdout_path=stdout, stderr_path=stderr, new_filter=turn.new_filter, on_started=turn.on_started
             )
-            text = tail_text(stdout, lines=10**9, max_bytes=MAX_ANSWER)
-            errors = tail_text(stderr)
+            return self._answer(request, turn, result)
         except CommandMissing as error:
             raise BackendError(str(error)) from error
-        except PerdureError:
-            raise
         finally:
             for path in (prompt_file, stdout, stderr):
-                if os.path.exists(path):
+                with suppress(FileNotFoundError):
                     os.unlink(path)
+
+    def _answer(self, request: TurnRequest, turn: TurnContext, result: CommandResult) -> TurnResult:
+        """What the program said, once it has ended."""
+        text, is_whole = _read_answer(f"{turn.scratch}.stdout")
+        errors = tail_text(f"{turn.scratch}.stderr").strip()
+        report = ProgramReport(
+            exit_code=result.exit_code,
+            timed_out=result.timed_out,
+            duration_ms=result.duration_ms,
+            survivors=result.survivors,
+            stderr=turn.keep_text(f"{turn.scratch}.stderr"),
+            stdout=None if is_whole else turn.keep_text(f"{turn.scratch}.stdout"),
+        )
+        program = self._argv[0]
         if result.timed_out:
-            seconds = (request.timeout_ms or 0) / 1000
-            message = f"{self._argv[0]} ran longer than {seconds:g} s."
-            raise BackendError(message, failure_class="transient_infra", retryable=True, partial=text)
-        if result.exit_code != 0:
-            message = f"{self._argv[0]} ended with exit code {result.exit_code}: {(errors or text)[-1_000:]}"
-            raise BackendError(message, partial=text)
-        return parse_answer(text)
-
-
-def _variables(request: TurnRequest, prompt_file: str) -> dict[str, str]:
-    return {
-        "PERDURE_RUN_ID": request.run_id,
-        "PERDURE_NODE_ID": request.node_id,
-        "PERDURE_VISIT": str(request.visit),
-        "PERDURE_ATTEMPT": str(request.attempt),
-        "PERDURE_MODEL": request.model,
-        "PERDURE_THREAD_ID": request.thread_id,
-        "PERDURE_PROMPT_FILE": prompt_file,
-    }
-
-
-def parse_answer(text: str) -> TurnResult:
-    """The answer that a program printed."""
-    stripped = text.strip()
-    if stripped.startswith("{") and stripped.endswith("}"):
-        try:
-            value: Any = msgspec.json.decode(stripped.encode())
-        except msgspec.DecodeError:
-            value = None
-        if isinstance(value, dict) and ("text" in value or "response" in value):
-            said = value.get("text", value.get("response"))
-            directive = value.get("directive")
-            usage = value.get("usage")
-            files = value.get("files_touched")
-            return TurnResult(
-                text=str(said),
-                directive=directive if isinstance(directive, dict) else None,
-                usage=usage if isinstance(usage, dict) else None,
-                files_touched=[str(each) for each in files] if isinstance(files, list) else [],
-                model=value.get("model"),
+            message = f"{program} ran longer than {(request.timeout_ms or 0) / 1000:g} s."
+            raise BackendError(
+                message, failure_class="transient_infra", retryable=True, partial=text.strip(), report=report
             )
-    return TurnResult(stripped)
+        if result.exit_code != 0:
+            message = (
+                f"{program} {_ending(result.exit_code)}: {(errors or text.strip())[-1_000:] or 'it said nothing.'}"
+            )
+            again = result.exit_code == TRY_AGAIN
+            raise BackendError(
+                message,
+                failure_class="transient_infra" if again else None,
+                retryable=again,
+                partial=text.strip(),
+                report=report,
+            )
+        try:
+            answer = parse_answer(text)
+        except BackendError as error:
+            error.report = report
+            raise
+        return TurnResult(answer.text, answer.directive, answer.usage, answer.files_touched, answer.model, report)
+
+
+def _ending(exit_code: int | None) -> str:
+    if exit_code is not None and exit_code < 0:
+        return f"was ended by signal {-exit_code}"
+    return f"ended with exit code {exit_code}"
+
+
+def _environment(request: TurnRequest, prompt_file: str) -> dict[str, str]:
+    """The variables of this turn. Those of a run around this one are not the agent's, and what nobody asked for is not set."""
+    values = (
+        request.run_id, request.node_id, str(request.visit), str(request.attempt), request.model, request.provider,
+        request.reasoning_effort, "" if request.max_tokens is None else str(request.max_tokens), request.thread_id,
+        request.fidelity, "1" if request.is_prompt_only else "", prompt_file,
+    )  # fmt: skip
+    env = {name: value for name, value in request.env.items() if name not in _NAMES}
+    return env | {name: value for name, value in zip(_NAMES, values, strict=True) if value}
+
+
+def _read_answer(path: str) -> tuple[str, bool]:
+    """An output as text, what is no UTF-8 replaced, and whether that is all of it: of a very long one it is the end."""
+    try:
+        with open(path, "rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            left_out = max(0, size - MAX_ANSWER)
+            file.seek(left_out)
+            text = file.read().decode("utf-8", "replace")
+    except OSError as error:
+        raise EnvironmentFault(f"The output {path} cannot be read: {error.strerror}.") from error
+    if not left_out:
+        return text, True
+    return f"[... {left_out} bytes left out; stdout.log has all of it ...]\n{text}", False

@@ -1,17 +1,18 @@
-"""The scripted backend: answers from a file, for tests and rehearsals.
+"""The scripted backend: answers from a file (JSON, or TOML by its ending), for tests and rehearsals.
 
     {"answers": {"implement": ["first visit", {"text": "second visit", "files": {"a.txt": "content"}}], "*": "any other node"}}
 
-An answer is a text, or an object of `text`, `directive`, `files` (written into the working folder), `delay_ms`, `usage`, and
-`fail` (a message; `retryable` true lets it be tried again). A list is by visit, its last answer holds for all later ones; inside it a
-list is by attempt. Answers depend on node, visit and attempt only, so a resumed run gets the same ones.
+An answer is a text, or an object of `text`, `directive`, `files` (written into the working folder), `delay_ms`, `usage`,
+`exit_code` (other than 0: a failure, after the files) and `fail` (a message; `retryable` true lets it be tried again). A list is by
+visit, its last answer holds for all later ones; inside it a list is by attempt. Answers depend on node, visit and attempt only, so a
+resumed run gets the same ones.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -19,56 +20,81 @@ from perdure.agents.backend import BackendError, TurnContext, TurnRequest, TurnR
 from perdure.base.errors import Refused
 
 
+class Answer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One answer of the file."""
+
+    text: str = ""
+    directive: dict[str, Any] | None = None
+    usage: dict[str, Any] | None = None
+    files: dict[str, str] = {}
+    delay_ms: Annotated[int, msgspec.Meta(ge=0)] = 0
+    exit_code: int = 0
+    fail: str = ""
+    retryable: bool = False
+
+
+Said = str | Answer
+Attempts = Annotated[list[Said], msgspec.Meta(min_length=1)]
+Visits = Annotated[list[str | Answer | Attempts], msgspec.Meta(min_length=1)]
+
+
+class Script(msgspec.Struct, frozen=True):
+    """The file: answers by node id; `*` is for every other node."""
+
+    answers: dict[str, str | Answer | Visits]
+
+
 class ScriptedBackend:
     """Answers as a file says."""
 
-    def __init__(self, answers: dict[str, Any]) -> None:
-        self._answers = answers
+    def __init__(self, script: Script) -> None:
+        self._answers = script.answers
 
     @classmethod
     def load(cls, path: str) -> ScriptedBackend:
-        """The answers of a file. Raises `Refused` when it cannot be read."""
+        """The answers of a file. Raises `Refused`, naming the place in it, when it cannot be used."""
         try:
             with open(path, "rb") as file:
-                value = msgspec.json.decode(file.read())
-        except (OSError, msgspec.DecodeError) as error:
-            raise Refused(f"The answers {path} cannot be read: {error}.") from error
-        answers = value.get("answers") if isinstance(value, dict) else None
-        if not isinstance(answers, dict):
-            raise Refused(f"The answers {path} have no object 'answers'.")
-        return cls(answers)
+                content = file.read()
+            if path.endswith(".toml"):
+                import tomllib
+
+                return cls(msgspec.convert(tomllib.loads(content.decode()), Script))
+            return cls(msgspec.json.decode(content, type=Script))
+        except OSError as error:
+            raise Refused(f"The answers {path} cannot be read: {error.strerror}.") from error
+        except (ValueError, RecursionError) as error:
+            hint = 'The form: {"answers": {"NODE": "text", "*": {"text": "..."}}}.'
+            raise Refused(f"The answers {path} cannot be used: {error}.", hint=hint) from error
 
     async def run(self, request: TurnRequest, turn: TurnContext) -> TurnResult:
         """The answer for this node, visit and attempt. Raises `BackendError` when there is none, or it is a failure."""
         answer = self._find(request)
-        if isinstance(answer, str):
-            return TurnResult(answer)
-        if answer.get("delay_ms"):
-            await asyncio.sleep(answer["delay_ms"] / 1000)
-        if answer.get("fail"):
-            retryable = bool(answer.get("retryable"))
+        if answer.delay_ms:
+            await asyncio.sleep(answer.delay_ms / 1000)
+        if answer.fail:
             raise BackendError(
-                str(answer["fail"]),
-                failure_class="transient_infra" if retryable else "deterministic",
-                retryable=retryable,
+                answer.fail,
+                failure_class="transient_infra" if answer.retryable else None,
+                retryable=answer.retryable,
+                partial=answer.text,
             )
-        for name, content in (answer.get("files") or {}).items():
+        for name, content in answer.files.items():
             _write(request.cwd, name, content)
-        return TurnResult(
-            text=str(answer.get("text", "")),
-            directive=answer.get("directive"),
-            usage=answer.get("usage"),
-            files_touched=list(answer.get("files") or {}),
-        )
+        if answer.exit_code:
+            raise BackendError(f"The script ends with exit code {answer.exit_code}.", partial=answer.text)
+        return TurnResult(answer.text, answer.directive, answer.usage, list(answer.files))
 
-    def _find(self, request: TurnRequest) -> Any:
-        answer = self._answers.get(request.node_id, self._answers.get("*"))
+    def _find(self, request: TurnRequest) -> Answer:
+        found: str | Answer | list[Any] | None = self._answers.get(request.node_id, self._answers.get("*"))
         for number in (request.visit, request.attempt):
-            if isinstance(answer, list) and answer:
-                answer = answer[min(number, len(answer)) - 1]
-        if not isinstance(answer, (str, dict)):
+            if isinstance(found, list):
+                found = found[min(number, len(found)) - 1]
+        if isinstance(found, str):
+            return Answer(found)
+        if not isinstance(found, Answer):
             raise BackendError(f"The script has no answer for node {request.node_id}.")
-        return answer
+        return found
 
 
 def _write(folder: str, name: str, content: str) -> None:

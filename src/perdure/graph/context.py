@@ -82,6 +82,9 @@ class State:
         self.set({"current_node": node_id})
         self.outcomes[node_id] = outcome.status
         self.completed.append(node_id)
+        if outcome.retries or node_id in self.retries:
+            self.retries[node_id] = outcome.retries
+            self.set({f"internal.retry_count.{node_id}": outcome.retries})
         self.last_node = node_id
 
     def lookup(self, key: str) -> JSON:

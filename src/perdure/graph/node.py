@@ -73,7 +73,7 @@ async def _run(op: OperationContext, input: dict[str, Any]) -> JSON:
     outcome = settled(
         outcome, node, is_last=op.attempt >= op.max_attempts, retries_failures=runtime.dialect.retries_failures
     )
-    outcome = outcome.but(duration_ms=round((time.monotonic() - begun) * 1000))
+    outcome = outcome.but(duration_ms=round((time.monotonic() - begun) * 1000), retries=op.attempt - 1)
     if outcome.status in ("failed", "retry"):
         failure = outcome.failure or Failure(f"Node {node.id} failed.")
         again = outcome.status == "retry"

@@ -13,7 +13,7 @@ Status = Literal["succeeded", "partially_succeeded", "failed", "retry", "skipped
 
 
 class NodeOutcome(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The outcome of a node. `duration_ms` is the handler's own time in the last attempt."""
+    """The outcome of a node. `duration_ms` is the handler's own time in the last attempt, `retries` how many came before it."""
 
     status: Status
     preferred_label: str | None = None
@@ -26,6 +26,7 @@ class NodeOutcome(msgspec.Struct, frozen=True, omit_defaults=True):
     files_touched: list[str] = []
     response: str | None = None
     duration_ms: int = 0
+    retries: int = 0
 
     @property
     def is_good(self) -> bool:

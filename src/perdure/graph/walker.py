@@ -104,7 +104,7 @@ class Walker:
             "loop_failure_signatures": state.loop_signatures,
             "restart_failure_signatures": state.restart_signatures,
         }
-        if state.retries.get(node.id):
+        if node.id in state.retries:
             properties["node_retries_set"] = {node.id: state.retries[node.id]}
         if large:
             properties["offloaded"] = large
@@ -231,7 +231,7 @@ def note_stage(stages: list[StageRecord], node: Node, outcome: NodeOutcome, numb
             status=outcome.status,
             notes=outcome.notes,
             failure=outcome.failure_reason or None,
-            retries=int(outcome.context_updates.get(f"internal.retry_count.{node.id}", 0)),
+            retries=outcome.retries,
             duration_ms=outcome.duration_ms,
             files_touched=outcome.files_touched,
             detail="\n".join(detail.splitlines()[-25:])[-8_000:],

@@ -112,3 +112,10 @@ def write_command(files: Files, folder: str, properties: dict[str, JSON]) -> Non
     files.write_text(f"{folder}/stderr.log", properties.get("stderr"))
     record = {key: properties.get(key) for key in ("duration_ms", "exit_code", "timed_out")}
     files.write_json(f"{folder}/script_timing.json", record)
+
+
+def write_agent(files: Files, folder: str, properties: dict[str, JSON]) -> None:
+    """What an agent's program printed besides its answer: its errors, and all of an output that was too long to be one."""
+    for name in ("stdout", "stderr"):
+        if properties.get(name):
+            files.write_text(f"{folder}/{name}.log", properties[name])

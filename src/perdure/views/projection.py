@@ -118,6 +118,11 @@ class Projection:
         if folder is not None:
             nodes.write_command(self.files, folder, properties)
 
+    def _agent_completed(self, event: Event, properties: Properties) -> None:
+        folder = self._folder_of(event, properties)
+        if folder is not None:
+            nodes.write_agent(self.files, folder, properties)
+
     def _parallel(self, event: Event, properties: Properties) -> None:
         folder = self._folder_of(event, properties)
         if folder is not None:
@@ -199,6 +204,7 @@ _HANDLERS: dict[str, Callable[[Projection, Event, Properties], None]] = {
     "step.prompt": Projection._prompt,
     "command.started": Projection._command_started,
     "command.completed": Projection._command_completed,
+    "agent.cli.completed": Projection._agent_completed,
     "checkpoint.completed": Projection._checkpointed,
     "parallel.completed": Projection._parallel,
     "interview.started": Projection._asked,

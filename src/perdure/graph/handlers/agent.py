@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import stat
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from perdure.agents.backend import BackendError, TurnContext, TurnRequest, find_backend
-from perdure.graph.directive import apply_directive, find_directive
+from perdure.agents.backend import BackendError, ProgramReport, TurnContext, TurnRequest, TurnResult, find_backend
+from perdure.graph.directive import WORDS, apply_directive, find_directive
+from perdure.graph.failures import classify
 from perdure.graph.outcome import NodeOutcome, failed, try_again
 from perdure.graph.preamble import fidelity_of, preamble, thread_of
 from perdure.graph.runtime import Visit
@@ -29,7 +31,7 @@ async def run(visit: Visit) -> NodeOutcome:
     fidelity = fidelity_of(visit.runtime.graph, node, visit.edge)
     thread_id = thread_of(visit.runtime.graph, node, visit.edge, state.last_node, visit.runtime.dialect)
     before = preamble(state, fidelity)
-    prompt = _prompt(visit, before)
+    prompt = "\n\n".join([_prompt(visit, before), *visit.op.take_steering()])
     name = options.backend or node.text("backend") or "command"
     if name in ("api", "cli"):
         name = options.backend or "command"
@@ -52,17 +54,15 @@ async def run(visit: Visit) -> NodeOutcome:
         env=place_environment(visit.runtime, {"PERDURE_NODE_ID": node.id}),
         timeout_ms=node.duration_ms("timeout"),
         max_tokens=node.integer("max_tokens"),
-        steering=visit.op.take_steering(),
     )
+    left_before = _status_stamp(visit)
     try:
         result = await backend.run(request, _turn_context(visit))
     except BackendError as error:
-        visit.op.emit("agent.cli.completed", {"node_id": node.id, "failure": str(error)}, again=True)
-        more: dict[str, Any] = {"response": error.partial} if error.partial else {}
-        make = try_again if error.retryable else failed
-        return make(str(error), error.failure_class, **more)
-    visit.op.emit("agent.cli.completed", {"node_id": node.id, "failure": None}, again=True)
-    outcome = _outcome(visit, result.text, result.directive, result.usage, result.files_touched)
+        visit.op.emit("agent.cli.completed", _ended(node.id, str(error), error.report), again=True)
+        return _failed(error)
+    visit.op.emit("agent.cli.completed", _ended(node.id, None, result.report), again=True)
+    outcome = _outcome(visit, result, left_before)
     told = {
         "internal.fidelity": fidelity,
         "internal.thread_id": thread_id,
@@ -70,6 +70,23 @@ async def run(visit: Visit) -> NodeOutcome:
         "current.preamble": before[:LAST_RESPONSE],
     }
     return outcome.but(context_updates=outcome.context_updates | told)
+
+
+def _ended(node_id: str, failure: str | None, report: ProgramReport | None) -> dict[str, Any]:
+    """What `agent.cli.completed` tells of the program, if there was one."""
+    told: dict[str, Any] = {"node_id": node_id, "failure": failure}
+    if report is not None:
+        told |= msgspec.structs.asdict(report)
+        if report.stdout is None:
+            del told["stdout"]
+    return told
+
+
+def _failed(error: BackendError) -> NodeOutcome:
+    """A failure of the backend: one that looks transient may be tried again, as the node's policy says."""
+    failure_class = error.failure_class or classify(error.message)
+    make = try_again if error.retryable or failure_class == "transient_infra" else failed
+    return make(error.message, failure_class, **({"response": error.partial} if error.partial else {}))
 
 
 def _prompt(visit: Visit, before: str) -> str:
@@ -96,28 +113,51 @@ def _turn_context(visit: Visit) -> TurnContext:
         scratch=visit.spool("agent"),
         new_filter=op.mask.stream if op.mask is not None else None,
         on_started=started,
+        keep_text=op.keep_text,
     )
 
 
-def _outcome(
-    visit: Visit, text: str, directive: dict[str, Any] | None, usage: dict[str, Any] | None, files: list[str]
-) -> NodeOutcome:
-    node = visit.node
+def _outcome(visit: Visit, result: TurnResult, left_before: object) -> NodeOutcome:
+    node, text = visit.node, result.text
     updates = {f"response.{node.id}": text, "last_response": text[:LAST_RESPONSE], "last_stage": node.id}
-    outcome = NodeOutcome("succeeded", context_updates=updates, response=text, usage=usage, files_touched=files)
-    found = directive or find_directive(text) or _left_status(visit)
-    return apply_directive(outcome, found).but(response=text, usage=usage) if found else outcome
+    outcome = NodeOutcome(
+        "succeeded",
+        context_updates=updates,
+        response=text,
+        usage=result.usage,
+        files_touched=result.files_touched,
+    )
+    given = result.directive if result.directive and any(word in result.directive for word in WORDS) else None
+    found = given or find_directive(text) or _left_status(visit, left_before)
+    return apply_directive(outcome, found).but(response=text, usage=result.usage) if found else outcome
 
 
-def _left_status(visit: Visit) -> dict[str, Any] | None:
-    """A `status.json` that the agent left in its working folder; it is taken and removed, so that no later node reads it."""
-    path = os.path.join(visit.place.work_dir, "status.json")
+def _status_path(visit: Visit) -> str:
+    return os.path.join(visit.place.work_dir, "status.json")
+
+
+def _status_stamp(visit: Visit) -> tuple[int, int, int] | None:
+    """What tells a `status.json` that was there before from one that the agent wrote; None when there is none."""
+    try:
+        found = os.lstat(_status_path(visit))
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns, found.st_size
+
+
+def _left_status(visit: Visit, before: object) -> dict[str, Any] | None:
+    """A `status.json` that the agent left in its working folder, and nobody before it: a file of the project says nothing about
+    this turn. A new one is taken and removed, so that it is no part of the work."""
+    path = _status_path(visit)
+    if _status_stamp(visit) in (None, before) or not stat.S_ISREG(os.lstat(path).st_mode):
+        return None
     try:
         with open(path, "rb") as file:
             value = msgspec.json.decode(file.read(1024 * 1024))
-    except (OSError, msgspec.DecodeError):
+    except (OSError, msgspec.DecodeError, RecursionError):
         return None
     if not isinstance(value, dict) or "outcome" not in value:
         return None
-    os.unlink(path)
+    if before is None:
+        os.unlink(path)
     return value
