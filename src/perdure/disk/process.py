@@ -5,6 +5,7 @@ elsewhere psutil does.
 """
 
 import os
+import time
 from typing import Literal
 
 import msgspec
@@ -71,6 +72,25 @@ def started_at(pid: int) -> int | None:
         return None
 
 
+def exists(pid: int) -> bool:
+    """Whether a process with this pid does anything any more; one that this user may not look at counts. Nothing is sent to it."""
+    if pid <= 0:
+        return False
+    if started_at(pid) is not None:
+        return True
+    if os.name == "nt":
+        import psutil
+
+        return bool(psutil.pid_exists(pid))  # there a signal 0 would be sent
+    try:
+        os.kill(pid, 0)
+    except PermissionError:
+        return True
+    except (ProcessLookupError, OverflowError):
+        return False
+    return False  # it may be asked, and has no start: it is a zombie
+
+
 def start_time_ms(pid: int) -> int | None:
     """When the process began, in epoch milliseconds; None when there is none. Good to about 10 ms."""
     started = started_at(pid)
@@ -100,8 +120,5 @@ def _boot_id() -> str:
 
 
 def _boot_time_ms() -> int:
-    with open("/proc/stat", encoding="ascii") as file:
-        for line in file:
-            if line.startswith("btime "):
-                return int(line.split()[1]) * 1000
-    return 0
+    """When the machine began, by the clock as it is set now."""
+    return round((time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)) * 1000)
