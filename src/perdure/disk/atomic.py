@@ -4,6 +4,7 @@
 """
 
 import errno
+import itertools
 import os
 import stat
 from contextlib import suppress
@@ -11,9 +12,21 @@ from contextlib import suppress
 from perdure.base import failpoint
 from perdure.base.errors import EnvironmentFault, Refused
 
-_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
-_WRITE = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
-_count = 0
+_OWN = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
+_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _OWN
+_WRITE = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | _OWN
+# `next` of it is one step for the interpreter, so no two threads get the same number.
+_numbers = itertools.count(1)
+_FULL = (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC))
+_WAYS_OUT = {
+    errno.EROFS: "It is on a disk that can only be read; choose another place.",
+    errno.EMFILE: "This process has too many files open; raise its limit (`ulimit -n`).",
+    errno.ENFILE: "This machine has too many files open.",
+    errno.EIO: "The disk does not work as it should; look at the system's log.",
+    errno.EISDIR: "Move the folder away.",
+    errno.ENOTDIR: "Something that is no folder stands in the way; move it away.",
+    errno.ENAMETOOLONG: "Choose a shorter name.",
+}
 
 
 class DiskFull(EnvironmentFault):
@@ -30,32 +43,49 @@ class UnsafePath(Refused):
 
 def replace(path: str, content: bytes, *, durable: bool, mode: int = 0o600) -> None:
     """The file at `path` has this content. Raises `DiskFull` or `EnvironmentFault`; then the old file is whole."""
-    global _count
-    _count += 1
-    temporary = f"{path}.{os.getpid()}-{_count}.tmp"
-    failpoint.before_write("disk.replace")
+    temporary = ""
     try:
-        handle = os.open(temporary, _FLAGS, mode)
+        failpoint.before_write("disk.replace")
+        temporary, handle = open_beside(path, mode)
         try:
             write_all(handle, content)
             if durable:
                 os.fsync(handle)
         finally:
             os.close(handle)
-        os.rename(temporary, path)
+        os.replace(temporary, path)
+        temporary = ""
         if durable:
             sync_folder(os.path.dirname(path))
     except OSError as error:
-        with suppress(OSError):
-            os.unlink(temporary)
         raise explained(error, path) from error
+    finally:
+        if temporary:
+            discard(temporary)
     failpoint.after_write("disk.replace")
+
+
+def open_beside(path: str, mode: int) -> tuple[str, int]:
+    """A new file in the same folder, open to be written: its name, and its handle. Raises OSError."""
+    while True:
+        temporary = f"{path}.{os.getpid()}-{next(_numbers)}.tmp"
+        try:
+            return temporary, os.open(temporary, _FLAGS, mode)
+        except FileExistsError:
+            # Of a process that was killed and had the pid that this one has now.
+            continue
+
+
+def discard(temporary: str) -> None:
+    """Remove an unfinished file."""
+    with suppress(OSError):
+        os.unlink(temporary)
 
 
 def write_new(path: str, content: bytes, *, mode: int = 0o600) -> None:
     """A file in a folder that nobody reads yet, in one go. Raises `DiskFull` or `EnvironmentFault`."""
-    failpoint.before_write("disk.write")
     try:
+        failpoint.before_write("disk.write")
         handle = os.open(path, _WRITE, mode)
         try:
             write_all(handle, content)
@@ -69,9 +99,10 @@ def write_new(path: str, content: bytes, *, mode: int = 0o600) -> None:
 def write_all(handle: int, content: bytes) -> None:
     """All of the content, however little the system takes at once."""
     written = os.write(handle, content)
-    while written < len(content):
-        content = content[written:]
-        written = os.write(handle, content)
+    if written < len(content):
+        rest = memoryview(content)[written:]
+        while rest:
+            rest = rest[os.write(handle, rest) :]
 
 
 def sync_folder(folder: str) -> None:
@@ -86,10 +117,12 @@ def sync_folder(folder: str) -> None:
         os.close(handle)
 
 
-def private_folder(path: str) -> None:
+def private_folder(path: str, *, follow: bool = False) -> str | None:
     """A folder for its owner only, made with its parents when it is not there.
 
-    Raises `UnsafePath` when something else stands there, `EnvironmentFault` when it cannot be made.
+    What a person should know is returned: that others can look into a folder that was there before. Raises `UnsafePath` when
+    something else stands there, a folder of another user, or a symbolic link (unless `follow`, for a path that a person
+    chose, allows one that is this user's own); `EnvironmentFault` when the folder cannot be made.
     """
     try:
         found = os.lstat(path)
@@ -98,33 +131,64 @@ def private_folder(path: str) -> None:
             _make_folder(path)
         except OSError as error:
             raise explained(error, path) from error
-        return
+        return None
     except OSError as error:
         raise explained(error, path) from error
+    if stat.S_ISLNK(found.st_mode) and follow:
+        _check_owner(found, path)
+        try:
+            found = os.stat(path)
+        except OSError as error:
+            raise UnsafePath(f"{path} is a symbolic link to nothing.", hint="Remove it, or make its target.") from error
     if stat.S_ISLNK(found.st_mode):
-        found = os.stat(path)
+        raise UnsafePath(f"{path} is a symbolic link; it is not followed.", hint="Remove the link.")
     if not stat.S_ISDIR(found.st_mode):
         raise UnsafePath(f"{path} is no folder.", hint="Move it away, or choose another state home.")
+    _check_owner(found, path)
+    wide = stat.S_IMODE(found.st_mode) & 0o077
+    return f"{path} has mode {stat.S_IMODE(found.st_mode):04o}; others can look in." if wide else None
+
+
+def _check_owner(found: os.stat_result, path: str) -> None:
+    """Whoever owns a folder can exchange all that is in it. Root can anyway, and works in folders of others."""
+    me = os.geteuid() if hasattr(os, "geteuid") else 0
+    if me != 0 and found.st_uid not in (0, me):
+        raise UnsafePath(
+            f"{path} belongs to uid {found.st_uid}; this process is uid {me}.",
+            hint="Choose a folder of your own.",
+        )
 
 
 def _make_folder(path: str) -> None:
     parent = os.path.dirname(path)
     if parent and not os.path.isdir(parent):
         _make_folder(parent)
-    with suppress(FileExistsError):
+    try:
         os.mkdir(path, 0o700)
+    except FileExistsError:
+        # Made by another process meanwhile, or something that is no folder.
+        if not os.path.isdir(path):
+            raise
 
 
 def explained(error: OSError, path: str) -> EnvironmentFault:
     """What the system says as an error that names the path, its owner and the way out."""
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+    if error.errno in _FULL:
         return DiskFull(f"No space is left to write {path}.", hint="Free some space, then resume.")
-    name = path
-    while name and not os.path.exists(name):
-        name = os.path.dirname(name)
-    owner = ""
-    if name:
-        found = os.stat(name)
-        owner = f" {name} belongs to uid {found.st_uid} with mode {stat.S_IMODE(found.st_mode):04o};"
-        owner += f" this process is uid {os.geteuid()}." if hasattr(os, "geteuid") else ""
-    return EnvironmentFault(f"{path} cannot be written: {error.strerror}.{owner}", hint="Give it write access.")
+    owner = _who_may(path)
+    way_out = _WAYS_OUT.get(error.errno or 0, "Give it write access.")
+    return EnvironmentFault(f"{path} cannot be written: {error.strerror or error}.{owner}", hint=way_out)
+
+
+def _who_may(path: str) -> str:
+    """The owner and mode of what is there of the path, and who this process is."""
+    me = f" this process is uid {os.geteuid()}." if hasattr(os, "geteuid") else ""
+    while path:
+        try:
+            found = os.stat(path)
+        except OSError:
+            parent = os.path.dirname(path)
+            path = parent if parent != path else ""
+        else:
+            return f" {path} belongs to uid {found.st_uid} with mode {stat.S_IMODE(found.st_mode):04o};{me}"
+    return ""

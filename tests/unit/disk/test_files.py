@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perdure.base.errors import EnvironmentFault
+from perdure.base.errors import EnvironmentFault, Refused
 from perdure.disk import atomic, jsonl
 from perdure.disk.blobs import BlobDamaged, BlobMissing, Blobs
 from perdure.disk.boundary import StateInsideRepository, check_state_outside
@@ -196,6 +196,67 @@ def test_what_is_no_file_is_refused_and_left_alone(tmp_path: Path, kind: str) ->
     assert victim.read_text() == "precious"
 
 
+def test_a_reader_goes_on_where_it_stopped_and_waits_for_a_line_that_is_being_written(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(b'{"n":1}\n{"n":2}{"n":3}\n{"n":4,"te')
+    *whole, torn = jsonl.read(str(path))
+    assert isinstance(torn, jsonl.Damage)
+    assert torn.is_torn
+    for each in whole:
+        rest = list(jsonl.read(str(path), each.end, line=each.line))
+        assert rest[0].raw == (*whole, torn)[whole.index(each) + 1].raw
+    with path.open("ab") as file:
+        file.write(b'xt":"x"}\n{"n":5}\n')
+
+    assert [each.raw for each in jsonl.read(str(path), torn.offset)] == [b'{"n":4,"text":"x"}', b'{"n":5}']
+
+
+def test_a_record_with_a_key_twice_is_flagged(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(b'{"n":1}\n{"a":1,"b":{"n":2,"n":3}}\n{ "n": 4.0 , "m": "\\u0041" }\n[{"n":5},{"n":5}]\n')
+
+    assert records(path) == [{"n": 1}, {"n": 4.0, "m": "A"}, [{"n": 5}, {"n": 5}]]
+    assert [(each.line, each.reason) for each in damages(path)] == [(2, "a key is there twice")]
+
+
+def test_a_number_of_5000_digits_costs_itself_only(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(b'{"n":1}\n{"n":' + b"9" * 5_000 + b'}\n{"n":2}\n')
+    assert records(path) == [{"n": 1}, {"n": 2}]
+    assert [each.line for each in damages(path)] == [2]
+
+
+def test_a_line_that_is_too_long_is_one_damage_and_the_next_line_is_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jsonl, "MAX_LINE", 1_000)
+    path = tmp_path / "log"
+    path.write_bytes(b'{"n":1}\n{"t":"' + b"x" * 700_000 + b'"}\n{"n":2}\n')
+
+    assert [(each.line, each.value) for each in jsonl.read(str(path)) if isinstance(each, jsonl.Record)] == [
+        (1, {"n": 1}),
+        (3, {"n": 2}),
+    ]
+    assert [(each.line, each.offset) for each in damages(path)] == [(2, 8)]
+
+
+def test_many_that_append_to_one_log_lose_no_record(tmp_path: Path) -> None:
+    code = """
+import sys
+from perdure.disk.jsonl import Appender
+log = Appender(sys.argv[1])
+for number in range(200):
+    log.append(b'{"who":%d,"n":%d}\\n' % (int(sys.argv[2]), number))
+"""
+    command = [sys.executable, "-c", code, str(tmp_path / "log")]
+    for writer in [subprocess.Popen([*command, str(who)]) for who in range(4)]:
+        assert writer.wait() == 0
+    found = records(tmp_path / "log")
+    assert damages(tmp_path / "log") == []
+    for who in range(4):
+        assert [each["n"] for each in found if isinstance(each, dict) and each["who"] == who] == [*range(200)]
+
+
 # Blobs
 
 
@@ -225,6 +286,67 @@ def test_a_missing_and_a_damaged_blob_are_named(tmp_path: Path) -> None:
 
 
 # Homes and boundaries
+
+
+def test_content_that_is_kept_again_heals_a_cut_file(tmp_path: Path) -> None:
+    blobs = Blobs(str(tmp_path))
+    digest = blobs.put(b"content")
+    path = Path(blobs.path(digest))
+    path.chmod(0o600)
+    path.write_bytes(b"")
+    blobs.put(b"content")
+    assert blobs.read(digest) == b"content"
+    path.chmod(0o600)
+    path.write_bytes(b"cont")
+    (tmp_path / "made").write_bytes(b"content")
+    blobs.adopt(str(tmp_path / "made"))
+    assert blobs.verify(digest) == len(b"content")
+
+
+def test_a_blob_is_verified_without_reading_it_at_once(tmp_path: Path) -> None:
+    blobs = Blobs(str(tmp_path))
+    digest = blobs.put(b"x" * 3_000_000)
+    assert blobs.verify(digest) == 3_000_000
+    path = Path(blobs.path(digest))
+    assert path.stat().st_mode & 0o777 == 0o400
+    path.chmod(0o600)
+    with path.open("r+b") as file:
+        file.write(b"y")
+    with pytest.raises(BlobDamaged, match=digest):
+        blobs.verify(digest)
+    path.unlink()
+    with pytest.raises(BlobMissing, match=digest):
+        blobs.verify(digest)
+
+
+@pytest.mark.parametrize("digest", ["", "abc", "../" * 22, "A" * 64, "0" * 63 + "/"])
+def test_what_is_no_digest_names_no_blob(tmp_path: Path, digest: str) -> None:
+    with pytest.raises(Refused, match="no SHA-256"):
+        Blobs(str(tmp_path)).path(digest)
+
+
+def test_many_keep_the_same_content_at_once(tmp_path: Path) -> None:
+    code = """
+import sys
+from perdure.disk.blobs import Blobs
+blobs = Blobs(sys.argv[1])
+sys.stdin.read(1)
+for number in range(50):
+    content = b"%d" % number * 1000
+    assert blobs.read(blobs.put(content)) == content
+"""
+    command = [sys.executable, "-c", code, str(tmp_path)]
+    keepers = [subprocess.Popen(command, stdin=subprocess.PIPE) for _ in range(4)]
+    for keeper in keepers:
+        assert keeper.stdin is not None
+        keeper.stdin.write(b"!")
+        keeper.stdin.flush()
+    for keeper in keepers:
+        keeper.communicate()
+    assert [keeper.returncode for keeper in keepers] == [0] * 4
+    kept = [each.name for each in tmp_path.rglob("*") if each.is_file()]
+    assert len(kept) == 50
+    assert not [name for name in kept if name.endswith(".tmp")]
 
 
 def test_the_state_home_is_found_in_its_order(tmp_path: Path) -> None:
@@ -258,3 +380,20 @@ def test_state_in_a_repository_is_refused_also_through_links(tmp_path: Path) -> 
             check_state_outside(str(state), str(repository))
     check_state_outside(str(tmp_path / "repository"), str(repository))
     check_state_outside(str(tmp_path), str(repository))
+
+
+def test_state_in_a_repository_that_has_another_name_too_is_refused(tmp_path: Path) -> None:
+    """As on a disk that is blind to case, where `Repo` and `repo` are one folder."""
+    repository, other = tmp_path / "repo", tmp_path / "other"
+    repository.mkdir()
+    other.mkdir()
+    if (
+        subprocess.run(["mount", "--bind", str(repository), str(other)], capture_output=True, check=False).returncode
+        != 0
+    ):
+        pytest.skip("no folder can be mounted here")
+    try:
+        with pytest.raises(StateInsideRepository):
+            check_state_outside(str(other / "state"), str(repository))
+    finally:
+        subprocess.run(["umount", str(other)], check=True)
