@@ -42,6 +42,16 @@ class StateHome(msgspec.Struct, frozen=True):
         return f"{self.root}/settings.toml"
 
     @property
+    def limits(self) -> str:
+        """How many agents may work at once on this machine."""
+        return f"{self.root}/limits.json"
+
+    @property
+    def auth(self) -> str:
+        """Keys and tokens, in a folder of their own."""
+        return f"{self.root}/auth"
+
+    @property
     def launchers(self) -> str:
         """Records and logs of detached runs' processes."""
         return f"{self.root}/launchers"
@@ -57,10 +67,15 @@ class StateHome(msgspec.Struct, frozen=True):
         day = time.strftime("%Y%m%d", time.localtime(created_ms / 1000))
         return f"{self.root}/runs/{day}-{run_id}"
 
-    def ensure(self) -> None:
-        """Make what must be there, for its owner only."""
-        for folder in (self.root, self.runs, f"{self.root}/artifacts", self.blobs):
-            private_folder(folder)
+    def ensure(self) -> list[str]:
+        """Make what must be there, for its owner only; what a person should know, such as a folder that others can look into.
+
+        The root may be a symbolic link that its owner made, to a larger disk say; what lies in it may not. Raises
+        `UnsafePath` or `EnvironmentFault`.
+        """
+        found = [private_folder(self.root, follow=True)]
+        found += [private_folder(folder) for folder in (self.runs, f"{self.root}/artifacts", self.blobs)]
+        return [each for each in found if each is not None]
 
 
 def find_state_home(given: str | None, environ: Mapping[str, str]) -> StateHome:
@@ -68,7 +83,13 @@ def find_state_home(given: str | None, environ: Mapping[str, str]) -> StateHome:
     else `~/.local/state/perdure`. Raises `NoStateHome` when none of these names a folder."""
     named = given or environ.get("PERDURE_STATE_HOME")
     if named:
-        return StateHome(os.path.abspath(os.path.expanduser(named)))
+        path = os.path.expanduser(named)
+        if path.startswith("~"):
+            raise NoStateHome(
+                f"{named[:80]} names the home of a user who has none.",
+                hint="Set PERDURE_STATE_HOME, or pass --state-dir, to a whole path.",
+            )
+        return StateHome(os.path.abspath(path))
     xdg = environ.get("XDG_STATE_HOME")
     if xdg and os.path.isabs(xdg):
         return StateHome(os.path.join(xdg, "perdure"))
