@@ -3,24 +3,31 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from perdure.cli.output import duration, one_line, print_json, say, tell
+from perdure.cli.output import duration, one_line, print_error, print_json, say, tell
 from perdure.cli.progress import Progress
 from perdure.cli.terminal import TerminalInterviewer, is_interactive
 from perdure.service.running import EXIT_CODES
 
 if TYPE_CHECKING:
+    from perdure.cli.main import Settings
     from perdure.kernel.ending import RunResult
     from perdure.service.state import State
 
 
-def attended(state: State, call: Callable[..., RunResult], *, quiet: bool, as_json: bool) -> int:
+_STOPPING = b"\nStopping; once more stops at once.\n"
+_STOPPED = b"\nStopped at once; `perdure resume` goes on.\n"
+
+
+def attended(state: State, call: Callable[..., RunResult], settings: Settings, *, as_json: bool) -> int:
     """Execute with progress and, at a terminal, questions; print the result; the exit code.
 
-    `call` takes `interviewers` and `watch`."""
-    progress = Progress(quiet=quiet or as_json)
+    `call` takes `interviewers`, `watch` and `on_signal`."""
+    quiet = settings.quiet
+    progress = Progress(quiet=quiet or as_json, verbose=settings.verbose)
     interviewers = [TerminalInterviewer(progress)] if is_interactive() and not as_json else []
     made: list[str] = []
 
@@ -29,16 +36,31 @@ def attended(state: State, call: Callable[..., RunResult], *, quiet: bool, as_js
         return progress
 
     try:
-        result = call(interviewers=interviewers, watch=watch)
+        result = call(interviewers=interviewers, watch=watch, on_signal=None if quiet or as_json else _on_signal)
     except (KeyboardInterrupt, asyncio.CancelledError):
         progress.end()
-        run_id = made[0] if made else ""
-        tell(f"\nInterrupted. The run is paused; `perdure resume {run_id}` goes on.")
-        return 130
+        return _interrupted(made[0] if made else None, as_json=as_json)
     finally:
         progress.end()
     print_result(state, result, as_json=as_json, quiet=quiet)
     return EXIT_CODES[result.status]
+
+
+def _on_signal(count: int) -> None:
+    # This may come in the middle of a print, so it goes past the stream.
+    os.write(2, _STOPPING if count == 1 else _STOPPED)
+
+
+def _interrupted(run_id: str | None, *, as_json: bool) -> int:
+    if run_id is None:
+        text, hint = "Interrupted; no run was made.", None
+    else:
+        text, hint = "Interrupted. The run is paused.", f"`perdure resume {run_id}` goes on."
+    if as_json:
+        print_error("interrupted", text, hint)
+    else:
+        tell(f"{text} {hint or ''}".rstrip())
+    return 130
 
 
 def print_result(state: State, result: RunResult, *, as_json: bool, quiet: bool = False) -> None:

@@ -51,8 +51,19 @@ COMMANDS = {
 HIDDEN = frozenset({"execute-detached"})
 
 
+class ReaderGone(Exception):
+    """Whoever read standard output has closed it."""
+
+
 class LazyGroup(click.Group):
     """Commands by name, each imported when it is wanted."""
+
+    def invoke(self, context: click.Context) -> Any:
+        """As click does, but a closed pipe is told apart from a failure."""
+        try:
+            return super().invoke(context)
+        except BrokenPipeError as error:
+            raise ReaderGone from error
 
     def list_commands(self, _context: click.Context) -> list[str]:
         return [name for name in COMMANDS if name not in HIDDEN]
@@ -76,57 +87,82 @@ class LazyGroup(click.Group):
 class Settings:
     """The options that every command has."""
 
-    def __init__(self, state_dir: str | None, as_json: bool, quiet: bool, verbose: bool, debug: bool) -> None:
-        self.state_dir = state_dir
-        self.as_json = as_json
-        self.quiet = quiet
-        self.verbose = verbose
-        self.debug = debug
+    state_dir: str | None = None
+    as_json = False
+    quiet = False
+    verbose = False
+    debug = False
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.option("--state-dir", metavar="DIR", help="Where the state is; beats PERDURE_STATE_HOME.")
 @click.option("--json", "as_json", is_flag=True, help="Answer in JSON on standard output.")
 @click.option("--quiet", is_flag=True, help="Print results only.")
-@click.option("--verbose", is_flag=True, help="Print more.")
+@click.option("--verbose", is_flag=True, help="Tell of every event of a run.")
 @click.option("--debug", is_flag=True, help="Print tracebacks of unexpected errors.")
 @click.version_option(__version__, "-V", "--version", message="perdure %(version)s")
 @click.pass_context
 def cli(context: click.Context, state_dir: str | None, as_json: bool, quiet: bool, verbose: bool, debug: bool) -> None:
     """Runs agent work that must not be lost. Kill it anywhere: it goes on from the last finished step."""
-    as_json = as_json or os.environ.get("PERDURE_JSON", "") not in ("", "0")
-    context.obj = Settings(state_dir, as_json, quiet, verbose, debug)
+    settings: Settings = context.obj
+    settings.state_dir = state_dir
+    settings.as_json = settings.as_json or as_json
+    settings.quiet, settings.verbose, settings.debug = quiet, verbose, debug
 
 
 def main(arguments: list[str] | None = None) -> None:
     """The console entry: exit codes are those of docs/reference/exit-codes.md."""
     given = sys.argv[1:] if arguments is None else arguments
+    _open_streams()
     sys.exit(run(given))
+
+
+def _open_streams() -> None:
+    """Standard streams that are there, also when the caller closed them, and that take every text."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            # The number must be taken: else the next file that is opened gets it, and what is printed goes into that.
+            handle = os.open(os.devnull, os.O_RDWR)
+            if handle != number:
+                os.dup2(handle, number)
+                os.close(handle)
+            setattr(sys, name, open(number, "r" if number == 0 else "w", encoding="utf-8", closefd=False))  # noqa: SIM115
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def run(arguments: list[str]) -> int:
     """Run one command line; its exit code."""
-    as_json = "--json" in arguments
+    settings = Settings()
+    settings.as_json = "--json" in arguments or os.environ.get("PERDURE_JSON", "") not in ("", "0")
     try:
-        result: Any = cli.main(args=arguments, prog_name="perdure", standalone_mode=False)
-    except click.exceptions.Abort:
-        click.echo("Interrupted.", err=True)
-        return 130
+        result: Any = cli.main(args=arguments, prog_name="perdure", standalone_mode=False, obj=settings)
+        sys.stdout.flush()
+    except (click.exceptions.Abort, KeyboardInterrupt):
+        return _interrupted(settings)
     except click.ClickException as error:
-        return _usage(error, as_json)
-    except KeyboardInterrupt:
-        click.echo("Interrupted.", err=True)
-        return 130
-    except BrokenPipeError:
+        return _usage(error, settings)
+    except (ReaderGone, BrokenPipeError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return 141
-    except Exception as error:  # noqa: BLE001 - the last resort: one line for people, all of it with --debug
-        return _failed(error, as_json, debug="--debug" in arguments)
+    except Exception as error:  # noqa: BLE001 - the last resort: one line for people, all of it in a file or with --debug
+        return _failed(error, settings)
     return result if isinstance(result, int) else 0
 
 
-def _usage(error: click.ClickException, as_json: bool) -> int:
-    if as_json:
+def _interrupted(settings: Settings) -> int:
+    if settings.as_json:
+        from perdure.cli.output import print_error
+
+        print_error("interrupted", "Interrupted.", None)
+    else:
+        click.echo("Interrupted.", err=True)
+    return 130
+
+
+def _usage(error: click.ClickException, settings: Settings) -> int:
+    if settings.as_json:
         from perdure.cli.output import print_error
 
         print_error("usage", error.format_message(), None)
@@ -135,25 +171,27 @@ def _usage(error: click.ClickException, as_json: bool) -> int:
     return 2
 
 
-def _failed(error: Exception, as_json: bool, *, debug: bool) -> int:
+def _failed(error: Exception, settings: Settings) -> int:
     from perdure.base.errors import PerdureError
     from perdure.cli.output import escaped, print_error
 
     if isinstance(error, PerdureError):
-        if as_json:
+        if settings.as_json:
             print_error(error.code, error.message, error.hint)
         else:
             click.echo(f"error: {escaped(str(error))}", err=True)
         return error.exit_code
-    if debug:
+    if settings.debug:
         raise error
-    if as_json:
-        print_error("unexpected", f"{type(error).__name__}: {error}", "Run again with --debug.")
+    from perdure.cli.defect import keep_traceback
+
+    path = keep_traceback(settings.state_dir, os.environ, error)
+    hint = f"All of it is in {path}." if path else "Run again with --debug for all of it."
+    text = f"unexpected {type(error).__name__}: {error}"
+    if settings.as_json:
+        print_error("unexpected", text, hint)
     else:
-        click.echo(
-            f"error: unexpected {type(error).__name__}: {escaped(str(error))}. Run again with --debug for all of it.",
-            err=True,
-        )
+        click.echo(f"error: {escaped(text)}. {escaped(hint)}", err=True)
     return 2
 
 

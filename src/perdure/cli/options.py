@@ -64,29 +64,57 @@ def workflow_options(function: F) -> F:
     return function
 
 
-def backend_options(function: F) -> F:
-    """Who answers the agents of a run that is there already."""
+def change_options(function: F) -> F:
+    """What can be otherwise from now on, of a run that is there already."""
     for decorator in (
+        click.option("--cwd", "directory", default="", metavar="DIR", help="The folder to work in from now on."),
         click.option("--script", default="", metavar="FILE", help="The answers of the backend 'scripted'."),
         click.option("--command", default="", metavar='"PROGRAM ARGS"', help="The program of the backend 'command'."),
         click.option(
-            "--backend", default="", metavar="NAME", help="Who answers from now on: command, scripted, simulated."
+            "--backend",
+            "name",
+            default="",
+            metavar="NAME",
+            help="Who answers from now on: command, scripted, simulated.",
         ),
     ):
         function = decorator(function)
     return function
 
 
-def backend_of(values: dict[str, str]) -> Any:
-    """What `backend_options` said, for the service."""
-    from perdure.service.running import Backend
+def edit_options(function: F) -> F:
+    """What becomes of edits of the workflow file, of a run that goes on."""
+    for decorator in (
+        click.option("--keep-recorded", is_flag=True, help="Go on with the workflow as it was recorded."),
+        click.option(
+            "--accept-changes", is_flag=True, help="Go on with the edited workflow file, and what was recorded."
+        ),
+    ):
+        function = decorator(function)
+    return function
 
-    return Backend(values["backend"], values["command"], values["script"])
+
+def change_of(values: dict[str, Any]) -> Any:
+    """What `change_options` and `edit_options` said, for the service."""
+    from perdure.service.running import Change
+
+    accept, keep = values.pop("accept_changes", False), values.pop("keep_recorded", False)
+    if accept and keep:
+        raise click.UsageError("--accept-changes and --keep-recorded exclude each other.")
+    return Change(**values, edits="accept" if accept else "ignore" if keep else "refuse")
 
 
-def flags_of(values: dict[str, str]) -> list[str]:
-    """What `backend_options` said, as a command line again."""
-    return [word for name, value in values.items() if value for word in (f"--{name}", value)]
+_FLAGS = {"name": "--backend", "directory": "--cwd"}
+
+
+def flags_of(values: dict[str, Any]) -> list[str]:
+    """What `change_options` and `edit_options` said, as a command line again."""
+    words: list[str] = []
+    for name, value in values.items():
+        flag = _FLAGS.get(name, f"--{name.replace('_', '-')}")
+        if value:
+            words += [flag] if value is True else [flag, value]
+    return words
 
 
 def request_of(values: dict[str, Any]) -> Any:
@@ -95,8 +123,7 @@ def request_of(values: dict[str, Any]) -> Any:
 
     goal = values["goal"]
     if values["goal_file"]:
-        with open(values["goal_file"], encoding="utf-8") as file:
-            goal = file.read().strip()
+        goal = _goal_in(values["goal_file"])
     return Request(
         workflow=values["workflow"],
         cwd=os.getcwd(),
@@ -116,6 +143,16 @@ def request_of(values: dict[str, Any]) -> Any:
         keep_worktree=values["keep_worktree"],
         dialect=values["dialect"],
     )
+
+
+def _goal_in(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8-sig") as file:
+            return file.read().strip()
+    except UnicodeDecodeError as error:
+        raise click.BadParameter(f"{path} is no UTF-8 text.", param_hint="--goal-file") from error
+    except OSError as error:
+        raise click.BadParameter(f"{path} cannot be read: {error.strerror}.", param_hint="--goal-file") from error
 
 
 def settings_of(context: click.Context) -> Any:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from perdure.cli.output import duration, one_line
+from perdure.cli.output import duration, escaped, one_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,8 +21,9 @@ _MARKS = {"succeeded": "✓", "partially_succeeded": "◐", "failed": "✗", "sk
 class Progress:
     """Tells of a run's events as they are committed. It is a subscriber of the engine, and followers feed it too."""
 
-    def __init__(self, *, quiet: bool = False) -> None:
+    def __init__(self, *, quiet: bool = False, verbose: bool = False) -> None:
         self._quiet = quiet
+        self._verbose = verbose and not quiet
         self._live = sys.stderr.isatty() and not quiet
         self._running: dict[str, tuple[str, float]] = {}
         self.is_held = False
@@ -43,6 +44,8 @@ class Progress:
 
     def tell(self, event: Event) -> None:
         """One event."""
+        if self._verbose:
+            self._say_line(event)
         if self._quiet or not event.event.startswith(("step.", "run.", "loop.", "watchdog.", "interview.")):
             return
         handler = _TELLERS.get(event.event)
@@ -57,6 +60,13 @@ class Progress:
     def _say(self, text: str) -> None:
         self.end()
         click.echo(text, err=True)
+
+    def _say_line(self, event: Event) -> None:
+        from perdure.views.cli_log import log_line
+
+        line = log_line(event)
+        if line is not None:
+            self._say(f"    {escaped(line.decode().rstrip())}")
 
     def _started(self, event: Event, properties: dict[str, Any]) -> None:
         if properties.get("node_id") and event.step is not None:

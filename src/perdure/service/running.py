@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-import asyncio
-import signal
-from typing import TYPE_CHECKING, Any
+import os
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from perdure.base.errors import Refused
+from perdure.base.errors import EnvironmentFault, Refused
 from perdure.kernel.ending import RunResult
 from perdure.kernel.engine import Engine
+from perdure.kernel.lifecycle import SETTLED
+from perdure.service.stopping import run_until_stopped
 from perdure.views.gate_files import GateFiles
 from perdure.views.run_directory import RunDirectory
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Sequence
+    from collections.abc import Callable, Sequence
 
     from perdure.graph.definition import GraphDefinition
+    from perdure.graph.options import Options
     from perdure.kernel.interviewer import Interviewer
     from perdure.kernel.subscriber import Subscriber
     from perdure.service.state import State
@@ -57,18 +59,20 @@ def run_now(
     *,
     interviewers: Sequence[Interviewer] = (),
     watch: Callable[[str], Subscriber] | None = None,
-    on_made: Callable[[str], None] | None = None,
+    on_signal: Callable[[int], None] | None = None,
 ) -> RunResult:
-    """Make a run and execute it here to its end, or until it waits for somebody who is not here."""
+    """Make a run and execute it here to its end, or until it waits for somebody who is not here.
+
+    `on_signal` hears of each request to stop (`run_until_stopped`)."""
     engine = new_engine(state, park=True, watch=watch)
-    return attended_run(
+    return run_until_stopped(
         engine.run(
             prepared.definition,
             properties=prepared.properties,
             record=prepared.record,
             interviewers=[GateFiles(), *interviewers],
-            on_made=on_made,
-        )
+        ),
+        on_signal,
     )
 
 
@@ -79,70 +83,103 @@ def execute(
     park: bool = True,
     interviewers: Sequence[Interviewer] = (),
     watch: Callable[[str], Subscriber] | None = None,
-    accept_changes: bool = False,
-    keep_recorded: bool = False,
-    backend: Backend | None = None,
+    change: Change | None = None,
+    on_signal: Callable[[int], None] | None = None,
 ) -> RunResult:
-    """Go on with a run. An edited graph is refused unless its changes are accepted, or the recorded graph is wanted.
-    Another `backend` answers its agents from now on."""
+    """Go on with a run, with what the `change` wants otherwise from now on. An edited graph is refused unless it says what to do.
+
+    Raises `DefinitionChanged`, and `WorkingFolderGone` when the folder that the run works in is not there."""
     engine = new_engine(state, park=park, watch=watch)
-    changed = None if keep_recorded or row.parent else changed_definition(state, row, accept=accept_changes)
-    if backend is not None:
-        changed = with_backend(state, row, changed, backend)
-    return attended_run(
+    change = change or Change()
+    changed = None
+    if row.status not in SETTLED:
+        recorded = recorded_definition(state, row)
+        edited = None
+        if change.edits != "ignore" and row.parent is None:
+            edited = edited_definition(row, recorded, accept=change.edits == "accept")
+        changed = with_change(row, recorded, edited, change)
+    return run_until_stopped(
         engine.execute(
             row.run_id,
             interviewers=[GateFiles(), *interviewers],
-            accept_changes=accept_changes,
+            accept_changes=change.edits == "accept",
             changed=changed,
-        )
+        ),
+        on_signal,
     )
 
 
-def attended_run(call: Coroutine[Any, Any, RunResult]) -> RunResult:
-    """Run to the end; a hang-up and a request to end are taken like Ctrl-C, so that the run pauses and its processes end."""
-
-    async def main() -> RunResult:
-        loop = asyncio.get_running_loop()
-        task = asyncio.current_task()
-        assert task is not None
-        for number in (signal.SIGTERM, signal.SIGHUP):
-            loop.add_signal_handler(number, task.cancel)
-        return await call
-
-    return asyncio.run(main())
-
-
-class Backend(msgspec.Struct, frozen=True):
-    """Who answers a run's agents, as a person says it; empty fields leave what was recorded."""
+class Change(msgspec.Struct, frozen=True):
+    """What a person wants otherwise from now on: who answers the run's agents, and the folder that it works in. Empty fields
+    leave what was recorded. `edits` says what becomes of edits of the workflow file since the run was made."""
 
     name: str = ""
     command: str = ""
     script: str = ""
+    directory: str = ""
+    edits: Literal["refuse", "accept", "ignore"] = "refuse"
 
 
-def with_backend(
-    state: State, row: RunRow, changed: GraphDefinition | None, backend: Backend
+class WorkingFolderGone(EnvironmentFault):
+    """The folder that a run works in was moved or removed; the run never goes on in another one by itself."""
+
+    code = "working_folder_gone"
+
+
+def with_change(
+    row: RunRow, recorded: object, edited: GraphDefinition | None, change: Change
 ) -> GraphDefinition | None:
-    """The run's definition with another backend; None when nothing differs. Raises `Refused` for an unknown one."""
-    import os
+    """The run's definition with what is wanted otherwise; the edited one, or None, when nothing is.
 
-    from perdure.graph.config import Config, command_argv
+    Raises `Refused` for an unknown backend, `WorkingFolderGone`."""
     from perdure.graph.definition import GraphDefinition
+
+    found = edited or recorded
+    if not isinstance(found, GraphDefinition):
+        return edited
+    options = found.options
+    if change.name or change.command or change.script:
+        options = _with_backend(found, change)
+    if change.directory:
+        options = msgspec.structs.replace(options, working_directory=_new_directory(options, change.directory))
+    _check_directory(row, options)
+    if options is found.options:
+        return edited
+    return GraphDefinition(found.graph, found.source, found.path, found.dialect, found.files, options)
+
+
+def _with_backend(found: GraphDefinition, change: Change) -> Options:
+    from perdure.graph.config import Config, command_argv
     from perdure.service.workflows import check_backend
 
-    if not (backend.name or backend.command or backend.script):
-        return changed
-    found = changed or recorded_definition(state, row)
-    assert isinstance(found, GraphDefinition)
     options = msgspec.structs.replace(
         found.options,
-        backend=backend.name or ("command" if backend.command else found.options.backend),
-        command=command_argv(Config(command=backend.command)) if backend.command else found.options.command,
-        script=os.path.abspath(backend.script) if backend.script else found.options.script,
+        backend=change.name or ("command" if change.command else found.options.backend),
+        command=command_argv(Config(command=change.command)) if change.command else found.options.command,
+        script=os.path.abspath(change.script) if change.script else found.options.script,
     )
     check_backend(found.graph, options)
-    return GraphDefinition(found.graph, found.source, found.path, found.dialect, found.files, options)
+    return options
+
+
+def _new_directory(options: Options, directory: str) -> str:
+    if options.git == "worktree":
+        raise Refused(
+            f"The run works in a worktree of {options.repository}; its folder cannot be another one.",
+            hint="Move the repository back, or put a link to it there.",
+        )
+    return os.path.abspath(directory)
+
+
+def _check_directory(row: RunRow, options: Options) -> None:
+    if options.dry_run:
+        return
+    if options.git == "worktree":
+        folder, hint = options.repository or "", "Move it back, or put a link to it there."
+    else:
+        folder, hint = options.working_directory, "Move it back, or resume with --cwd DIR."
+    if not os.path.isdir(folder):
+        raise WorkingFolderGone(f"Run {row.run_id} works in {folder}, which is not there.", hint=hint)
 
 
 class DefinitionChanged(Refused):
@@ -151,13 +188,10 @@ class DefinitionChanged(Refused):
     code = "definition_changed"
 
 
-def changed_definition(state: State, row: RunRow, *, accept: bool) -> GraphDefinition | None:
+def edited_definition(row: RunRow, recorded: object, *, accept: bool) -> GraphDefinition | None:
     """The edited graph, when there is one and it is accepted. Raises `DefinitionChanged` with what differs."""
-    import os
-
     from perdure.graph.definition import GraphDefinition, differences
 
-    recorded = recorded_definition(state, row)
     if not isinstance(recorded, GraphDefinition) or not os.path.isfile(recorded.path):
         return None
     from perdure.service.workflows import load_file

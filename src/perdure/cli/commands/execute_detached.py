@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import os
+from typing import Any
 
 import click
 
-from perdure.cli.options import RUN_ARGUMENT, backend_of, backend_options, settings_of
+from perdure.cli.options import RUN_ARGUMENT, change_of, change_options, edit_options, settings_of
 
 
 @click.command(hidden=True)
 @RUN_ARGUMENT
-@click.option("--accept-changes", is_flag=True)
-@click.option("--keep-recorded", is_flag=True)
-@backend_options
+@edit_options
+@change_options
 @click.pass_context
-def execute_detached(
-    context: click.Context, /, run: str, accept_changes: bool, keep_recorded: bool, **backend: str
-) -> int:
+def execute_detached(context: click.Context, /, run: str, **change: Any) -> int:
     """Execute a run in the background."""
     import asyncio
 
@@ -27,15 +25,7 @@ def execute_detached(
 
     state = open_state(settings_of(context).state_dir, os.environ)
     try:
-        row = find_run(state, run)
-        result = execute(
-            state,
-            row,
-            park=False,
-            accept_changes=accept_changes,
-            keep_recorded=keep_recorded,
-            backend=backend_of(backend),
-        )
+        result = execute(state, find_run(state, run), park=False, change=change_of(change))
     except (KeyboardInterrupt, asyncio.CancelledError):
         return 130
     finally:

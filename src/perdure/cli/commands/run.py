@@ -29,6 +29,8 @@ def run(context: click.Context, /, detach: bool, as_json: bool, **values: Any) -
     prepared = _prepared(settings, request, prepare)
     state = open_state(settings.state_dir, os.environ)
     try:
+        for notice in prepared.notices:
+            tell(f"warn: {notice}")
         if detach:
             return _detached(state, prepared, as_json)
         from perdure.cli.executing import attended
@@ -40,9 +42,7 @@ def run(context: click.Context, /, detach: bool, as_json: bool, **values: Any) -
             goal = prepared.definition.options.goal
             if goal:
                 tell(f"  Goal: {goal.splitlines()[0][:120]}")
-        for notice in prepared.notices:
-            tell(f"  warn: {notice}")
-        return attended(state, lambda **more: run_now(state, prepared, **more), quiet=settings.quiet, as_json=as_json)
+        return attended(state, lambda **more: run_now(state, prepared, **more), settings, as_json=as_json)
     finally:
         state.close()
 
@@ -58,7 +58,9 @@ def _detached(state: Any, prepared: Any, as_json: bool) -> int:
     from perdure.service.running import submit
 
     run_id = submit(state, prepared)
-    pid = detach(state, run_id)
+    row = state.store.find_run(run_id)
+    assert row is not None
+    pid = detach(state, row)
     if as_json:
         print_json({"run_id": run_id, "pid": pid, "name": prepared.definition.name})
     else:
