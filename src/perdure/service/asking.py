@@ -28,13 +28,13 @@ class AlreadyAnswered(Refused):
 def answer(state: State, row: RunRow, text: str, question_id: str | None) -> dict[str, Any]:
     """Record a person's answer; whoever executes the run, now or later, goes on with it.
 
-    With several open questions the id must be given. A step's own process is told apart: it cannot satisfy a gate of its run."""
-    import os
-
+    With several open questions the id must be given. A step's own process is told apart: it cannot satisfy a gate of its run,
+    nor of a run that its run belongs to."""
     from perdure.service.running import answer_of
     from perdure.views.gate_files import write_response
 
-    if os.environ.get("PERDURE_RUN_ID") == row.run_id:
+    inside = state.environ.get("PERDURE_RUN_ID")
+    if inside and _root_of(state, inside) == _root_of(state, row.run_id):
         raise Refused(
             f"A step of run {row.run_id} cannot answer for a person.", hint="Answer from a shell of your own."
         )
@@ -66,12 +66,23 @@ def answer(state: State, row: RunRow, text: str, question_id: str | None) -> dic
     }
 
 
+def is_open(state: State, question_id: str) -> bool:
+    """Whether somebody still waits for an answer to the question, and none was given."""
+    return any(each.question_id == question_id and each.answer is None for each in state.store.open_questions())
+
+
 def _questions(state: State, row: RunRow) -> list[Any]:
     """The open questions of a run and of its child runs."""
     found = state.store.open_questions(row.no)
     for child in state.store.child_runs(row.run_id):
         found += _questions(state, child)
     return found
+
+
+def _root_of(state: State, run_id: str) -> str:
+    """The run that started this one, or the one that started that, and so on."""
+    row = state.store.find_run(run_id)
+    return run_id if row is None or row.parent is None else _root_of(state, row.parent)
 
 
 def _go_on(row: RunRow) -> str:
@@ -95,11 +106,19 @@ def cancel(state: State, row: RunRow, reason: str, limit_s: float) -> str:
     if liveness(row) in ("alive", "unknown"):
         request(state, row, "cancel", {"reason": reason})
         return wait_until_settled(state, row.run_id, limit_s)
-    end_processes(state, row)
+    _settle(state, row, reason)
+    return "cancelled"
+
+
+def _settle(state: State, row: RunRow, reason: str) -> None:
+    """End a run that nobody executes, and before it the child runs that its owner left."""
     from perdure.service.running import new_engine
 
+    for child in state.store.child_runs(row.run_id):
+        if child.status not in SETTLED:
+            _settle(state, child, reason)
+    end_processes(state, row)
     new_engine(state, park=True).cancel_idle(row.run_id, reason)
-    return "cancelled"
 
 
 def wait_until_settled(state: State, run_id: str, limit_s: float | None, poll_s: float = 0.05) -> str:
@@ -140,7 +159,7 @@ def end_processes(state: State, row: RunRow) -> list[int]:
     history.fold(event_of(row.run_id, each) for each in state.store.read_events(row.no))
     survivors: list[int] = []
     for step in history.open_steps():
-        for name in ("command.started", "agent.cli.started", "setup.command.started"):
+        for name in ("command.started", "agent.cli.started", "setup.command.started", "hook.started"):
             for event in history.emitted.get((step, name), ()):
                 group = event.properties.get("process_group")
                 if isinstance(group, dict):

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 from perdure.base.errors import PerdureError
 from perdure.disk.home import find_state_home
 from perdure.kernel.ownership import true_status
+from perdure.service.listing import drift
+from perdure.service.removal import worktrees_of
 from perdure.views.restore import find_run_directories, read_run_directory
 
 if TYPE_CHECKING:
@@ -46,7 +48,7 @@ def diagnose(given: str | None, environ: Mapping[str, str]) -> list[dict[str, An
     except PerdureError as error:
         return [*found, _finding("error", "state.sqlite", str(error)), *_logs(home.runs)]
     try:
-        return [*found, *_runs(state), *_logs(home.runs)]
+        return [*found, *_runs(state), *_drift(state), *_logs(home.runs)]
     finally:
         state.close()
 
@@ -93,11 +95,23 @@ def _runs(state: State) -> list[dict[str, Any]]:
                 _finding("warn", f"run {row.run_id}", f"interrupted; `perdure resume {row.run_id[:12]}` goes on")
             )
         found += _behind(state, row)
-        path = os.path.join(state.run_dir(row), "worktree")
-        if row.settled_at is not None and os.path.isdir(path):
-            found.append(_finding("warn", f"run {row.run_id}", f"its worktree is left: {path}"))
+        for path in worktrees_of(state.run_dir(row)) if row.settled_at is not None else ():
+            found.append(_finding("warn", f"run {row.run_id}", f"a worktree is left: {path}"))
     text = ", ".join(f"{count} {status}" for status, count in sorted(counts.items())) or "none"
     return [_finding("ok", "runs", text), *found]
+
+
+def _drift(state: State) -> list[dict[str, Any]]:
+    found = drift(state)
+    unknown = [
+        _finding("warn", "runs", f"the store does not know {path}; `perdure rebuild --store` takes it in")
+        for path in found.unknown
+    ]
+    missing = [
+        _finding("warn", f"run {run_id}", f"its files are missing; `perdure rebuild {run_id[:12]}` makes them again")
+        for run_id in found.missing
+    ]
+    return unknown + missing
 
 
 def _behind(state: State, row: RunRow) -> list[dict[str, Any]]:

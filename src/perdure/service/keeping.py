@@ -1,4 +1,4 @@
-"""Keeping the state in order: rebuilding either half from the other, taking runs out, looking for trouble."""
+"""Keeping the state in order: rebuilding either half from the other, and whole runs as files."""
 
 from __future__ import annotations
 
@@ -6,12 +6,11 @@ import os
 import shutil
 from typing import TYPE_CHECKING, Any
 
-from perdure.base.errors import Refused
+from perdure.base.errors import OwnedElsewhere, Refused
 from perdure.base.jsonvalue import encode
 from perdure.disk.atomic import private_folder
 from perdure.kernel.events import event_of
-from perdure.kernel.lifecycle import SETTLED
-from perdure.kernel.ownership import liveness, true_status
+from perdure.kernel.ownership import describe, liveness
 from perdure.store.records import Change, EventRow, NewRun, RunExists, Settlement
 from perdure.views.rebuild import rebuild_run_directory
 from perdure.views.restore import RestoredRun, find_run_directories, read_run_directory
@@ -34,7 +33,11 @@ _ENDS = ("run.completed", "run.failed", "run.cancelled")
 
 
 def rebuild_run(state: State, row: RunRow) -> int:
-    """Write the run directory again from the log; how many files."""
+    """Write the run directory again from the log; how many files. Raises `OwnedElsewhere` while somebody writes it."""
+    if liveness(row) in ("alive", "unknown"):
+        raise OwnedElsewhere(
+            f"Run {row.run_id} is owned by {describe(row)}, who writes its files.", hint="Rebuild it when it has ended."
+        )
     events = [event_of(row.run_id, each) for each in state.store.read_events(row.no)]
     return rebuild_run_directory(state.run_dir(row), events, state.blobs)
 
@@ -133,61 +136,6 @@ def _open_questions(found: RestoredRun) -> tuple[tuple[str, str, int, str], ...]
         elif event.event in ("interview.completed", "interview.timeout"):
             waiting.pop(str(event.properties.get("question_id")), None)
     return tuple(waiting.values())
-
-
-def remove_run(state: State, row: RunRow, *, force: bool) -> list[str]:
-    """Forget a run and remove its directory, its child runs' too; what stays and why. Branches in Git stay."""
-    if row.status not in SETTLED and not force:
-        raise Refused(f"Run {row.run_id} is {true_status(row)}, not settled.", hint="Cancel it first, or pass --force.")
-    if liveness(row) == "alive":
-        raise Refused(f"Run {row.run_id} is at work.", hint="Cancel it first.")
-    kept: list[str] = []
-    folder = state.run_dir(row)
-    for name in ("worktree",):
-        path = os.path.join(folder, name)
-        if os.path.isdir(path) and not _worktree_gone(state, row, path):
-            kept.append(path)
-    if kept and not force:
-        raise Refused(f"{kept[0]} holds work that is not committed.", hint="Commit it, or pass --force.")
-    for child in state.store.child_runs(row.run_id):
-        state.store.delete_run(child.no)
-    state.store.delete_run(row.no)
-    shutil.rmtree(folder, ignore_errors=True)
-    return []
-
-
-def _worktree_gone(state: State, row: RunRow, path: str) -> bool:
-    from perdure.git.worktree import remove_worktree
-
-    for each in state.store.read_events(row.no):
-        if each.event == "run.started":
-            root = event_of(row.run_id, each).properties.get("repository")
-            return bool(root) and remove_worktree(str(root), path)
-    return False
-
-
-def prunable(state: State, older_than_ms: int, now_ms: int) -> list[dict[str, Any]]:
-    """Settled runs that ended long enough ago, by their own events; never one that waits or is paused."""
-    found = []
-    for row in state.store.list_runs():
-        if row.settled_at is None or row.parent is not None or now_ms - row.settled_at < older_than_ms:
-            continue
-        found.append(
-            {"run_id": row.run_id, "name": row.name, "status": row.status, "bytes": folder_bytes(state.run_dir(row))}
-        )
-    return found
-
-
-def folder_bytes(path: str) -> int:
-    """How much a folder holds, in bytes."""
-    total = 0
-    for folder, _folders, names in os.walk(path):
-        for name in names:
-            try:
-                total += os.lstat(os.path.join(folder, name)).st_size
-            except OSError:
-                continue
-    return total
 
 
 def export_run(state: State, row: RunRow, target: str) -> int:

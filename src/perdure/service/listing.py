@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 class Listed(msgspec.Struct, gc=False):
     """One run as lists show it. Times are RFC 3339, durations milliseconds. `is_readable` is false when the record of the run,
-    which holds what is shown and never searched, cannot be read."""
+    which holds what is shown and never searched, cannot be read; `questions` is how many wait for a person."""
 
     run_id: str
     name: str
@@ -34,6 +35,7 @@ class Listed(msgspec.Struct, gc=False):
     run_dir: str
     parent_run_id: str | None
     is_readable: bool
+    questions: int = 0
 
 
 class _Record(msgspec.Struct, gc=False):
@@ -58,12 +60,46 @@ def list_runs(
     if not state.has_runs:
         return []
     shown = [listed(row) for row in state.store.list_runs(open_only=not all_runs)]
+    _count_questions(state, shown)
     if workflow:
         wanted = workflow.lower()
         shown = [each for each in shown if wanted in (each.name.lower(), each.workflow_slug)]
     for key, value in (labels or {}).items():
         shown = [each for each in shown if each.labels.get(key) == value]
     return shown
+
+
+def _count_questions(state: State, shown: list[Listed]) -> None:
+    waiting = {each.run_id: each for each in shown if each.status in ("waiting", "running")}
+    for question in state.store.open_questions() if waiting else ():
+        if question.answer is None and question.run_id in waiting:
+            waiting[question.run_id].questions += 1
+
+
+class Drift(msgspec.Struct, frozen=True):
+    """Where the store and the folder of run directories disagree."""
+
+    unknown: list[str]
+    missing: list[str]
+
+
+def drift(state: State) -> Drift:
+    """Directories of runs that the store does not know (it was lost, or they were copied here), and ids of runs without a directory."""
+    top = state.home.runs
+    # The folder first: a run is in the store before its directory is there.
+    names = os.listdir(top) if os.path.isdir(top) else []
+    rows = state.store.list_runs() if state.has_runs else []
+    known = {row.run_id for row in rows}
+    there = {name.rpartition("-")[2] for name in names}
+    unknown = [name for name in sorted(names) if name[:1] != "." and name.rpartition("-")[2] not in known]
+    return Drift(
+        [f"{top}/{name}" for name in unknown if os.path.isfile(f"{top}/{name}/progress.jsonl")],
+        [
+            row.run_id
+            for row in rows
+            if row.parent is None and row.run_id not in there and not os.path.isdir(row.run_dir)
+        ],
+    )
 
 
 def listed(row: RunRow) -> Listed:

@@ -11,6 +11,7 @@ from perdure.base.clock import rfc3339
 from perdure.kernel import large
 from perdure.kernel.events import event_of
 from perdure.kernel.ownership import describe
+from perdure.kernel.question import Question
 from perdure.service.listing import described
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ def show_run(state: State, row: RunRow) -> dict[str, Any]:
     shown = described(row)
     shown["owner"] = describe(row) if row.owner else None
     shown["run_dir"] = state.run_dir(row)
+    shown["has_files"] = os.path.isdir(shown["run_dir"])
     shown["events"] = len(events)
     shown["questions"] = questions_of(state, row)
     shown["steps"] = _steps(state, events)
@@ -63,6 +65,11 @@ def questions_of(state: State, row: RunRow | None) -> list[dict[str, Any]]:
             }
         )
     return found
+
+
+def as_question(shown: dict[str, Any]) -> Question:
+    """The question itself of what `questions_of` gave."""
+    return msgspec.convert(shown, Question)
 
 
 def _steps(state: State, events: list[Any]) -> list[dict[str, Any]]:

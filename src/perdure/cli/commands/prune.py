@@ -6,8 +6,8 @@ import os
 
 import click
 
-from perdure.cli.options import JSON_OPTION, settings_of, wants_json
-from perdure.cli.output import print_json, say
+from perdure.cli.options import JSON_OPTION, pairs, settings_of, wants_json
+from perdure.cli.output import print_json, say, tell
 
 _UNITS = {"m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 
@@ -20,27 +20,35 @@ _UNITS = {"m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
     metavar="TIME",
     help="Settled longer ago than this, like 24h or 30d.",
 )
+@click.option("--workflow", default="", metavar="NAME", help="Runs of this workflow only.")
+@click.option("--label", "labels", multiple=True, callback=pairs, metavar="K=V", help="Runs with this label only.")
 @click.option("--yes", is_flag=True, help="Remove them; without it they are only shown.")
 @JSON_OPTION
 @click.pass_context
-def prune(context: click.Context, older_than: str, yes: bool, as_json: bool) -> int:
+def prune(
+    context: click.Context, older_than: str, workflow: str, labels: dict[str, str], yes: bool, as_json: bool
+) -> int:
     """Show, or with --yes remove, runs that were settled long ago. Waiting and paused runs are never touched."""
     from perdure.base.errors import Refused
     from perdure.base.ids import now_ms
-    from perdure.service.find import find_run
-    from perdure.service.keeping import prunable, remove_run
-    from perdure.service.state import open_state
+    from perdure.service import removal
+    from perdure.service.state import open_state, open_state_to_read
 
     unit = _UNITS.get(older_than[-1:])
     if unit is None or not older_than[:-1].isdigit():
         raise Refused(f"{older_than!r} is no time span.", hint="Write one like 24h or 30d.")
-    state = open_state(settings_of(context).state_dir, os.environ)
+    wanted = removal.Wanted(now_ms() - int(older_than[:-1]) * unit, workflow, labels)
+    # Showing makes nothing, not even the state.
+    state = (open_state if yes else open_state_to_read)(settings_of(context).state_dir, os.environ)
+    kept: list[str] = []
     try:
-        found = prunable(state, int(older_than[:-1]) * unit, now_ms())
-        for each in found if yes else []:
-            remove_run(state, find_run(state, each["run_id"]), force=False)
+        found = removal.prunable(state, wanted)
+        if yes:
+            found, kept = removal.prune(state, found)
     finally:
         state.close()
+    for reason in kept:
+        tell(f"warn: {reason}")
     if wants_json(context, as_json):
         print_json({"removed": yes, "runs": found})
         return 0

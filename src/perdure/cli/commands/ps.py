@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from perdure.cli.options import JSON_OPTION, pairs, settings_of, wants_json
-from perdure.cli.output import duration, one_line, print_json, say, table
+from perdure.cli.output import duration, one_line, print_json, say, table, tell
 
 if TYPE_CHECKING:
     from perdure.service.listing import Listed
@@ -40,13 +40,16 @@ def ps(  # noqa: PLR0913 - its options
     """List runs, newest first: those that are not settled, or all with -a."""
     import gc
 
-    from perdure.service.listing import list_runs
+    from perdure.service.listing import drift, list_runs
     from perdure.service.state import open_state_to_read
 
     gc.disable()  # thousands of rows, no cycles, and then the process ends
     state = open_state_to_read(settings_of(context).state_dir, os.environ)
     try:
         rows = list_runs(state, all_runs=all_runs, workflow=workflow or filters.get("workflow", ""), labels=labels)
+        as_json = wants_json(context, as_json)
+        # Programs that list often are spared the look at the folder; `doctor` tells them.
+        found = None if ids_only or as_json else drift(state)
     finally:
         state.close()
     if before:
@@ -56,14 +59,16 @@ def ps(  # noqa: PLR0913 - its options
     if ids_only:
         for row in rows:
             say(row.run_id)
-    elif wants_json(context, as_json):
+    elif found is None:
         print_json(rows)
     else:
-        _print_table(rows, all_runs)
+        _print_table(rows, all_runs, frozenset(found.missing))
+        if found.unknown:
+            tell(f"{len(found.unknown)} run directories are in no list; `perdure rebuild --store` takes them in.")
     return 0
 
 
-def _print_table(rows: list[Listed], all_runs: bool) -> None:
+def _print_table(rows: list[Listed], all_runs: bool, missing: frozenset[str]) -> None:
     if not rows:
         say("No runs." if all_runs else "No active runs. `perdure ps -a` lists settled ones too.")
         return
@@ -71,11 +76,23 @@ def _print_table(rows: list[Listed], all_runs: bool) -> None:
         [
             row.run_id[:12],
             one_line(row.name, 24),
-            row.status if row.is_readable else f"{row.status} (unreadable record)",
+            row.status + _remark(row, missing),
+            one_line(_short(row.working_directory or "-"), 30),
             duration(row.duration_ms),
             row.created_at[:16].replace("T", " "),
             one_line(str(row.goal), 50),
         ]
         for row in rows
     ]
-    table(cells, ["RUN ID", "WORKFLOW", "STATUS", "DURATION", "CREATED (UTC)", "GOAL"])
+    table(cells, ["RUN ID", "WORKFLOW", "STATUS", "DIRECTORY", "DURATION", "CREATED (UTC)", "GOAL"])
+
+
+def _remark(row: Listed, missing: frozenset[str]) -> str:
+    if not row.is_readable:
+        return " (unreadable record)"
+    return " (files missing)" if row.run_id in missing else ""
+
+
+def _short(path: str) -> str:
+    home = os.path.expanduser("~")
+    return f"~{path[len(home) :]}" if path.startswith(f"{home}{os.sep}") else path

@@ -46,7 +46,8 @@ def _print(shown: dict[str, Any]) -> None:
     say(f"  Created   {shown['created_at']}   Duration {duration(shown['duration_ms'])}")
     if shown["owner"]:
         say(f"  Owner     {shown['owner']}")
-    say(f"  Files     {shown['run_dir']}")
+    missing = "" if shown["has_files"] else f"  (missing; `perdure rebuild {shown['run_id'][:12]}` makes them again)"
+    say(f"  Files     {shown['run_dir']}{missing}")
     if shown.get("run_branch"):
         say(f"  Branch    {shown['run_branch']}")
     for step in shown["steps"]:
@@ -65,5 +66,10 @@ def _print(shown: dict[str, Any]) -> None:
     failure = shown.get("failure")
     if isinstance(failure, dict):
         say(f"  Failure   {failure.get('message')}")
-    if shown["status"] in ("interrupted", "paused"):
-        say(f"  Go on with  perdure resume {shown['run_id'][:12]}")
+    _print_way_on(shown)
+
+
+def _print_way_on(shown: dict[str, Any]) -> None:
+    verb = {"submitted": "start", "interrupted": "resume", "paused": "resume"}.get(shown["status"])
+    if verb is not None:
+        say(f"  Go on with  perdure {verb} {shown['run_id'][:12]}")
