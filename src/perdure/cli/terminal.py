@@ -14,7 +14,7 @@ from perdure.cli.output import escaped
 if TYPE_CHECKING:
     from perdure.cli.progress import Progress
     from perdure.kernel.interviewer import PendingQuestion
-    from perdure.kernel.question import Answer
+    from perdure.kernel.question import Answer, Question
 
 
 def is_interactive() -> bool:
@@ -22,13 +22,12 @@ def is_interactive() -> bool:
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
-def show_question(pending: PendingQuestion) -> None:
+def show_question(question: Question, step: str) -> None:
     """The question and its choices."""
-    question = pending.question
     click.echo(err=True)
     if question.context:
         click.echo(f"  {escaped(question.context[-1_500:])}", err=True)
-    click.echo(f"? {escaped(question.text)}  ({escaped(pending.step)})", err=True)
+    click.echo(f"? {escaped(question.text)}  ({escaped(step)})", err=True)
     for option in question.options:
         click.echo(f"    [{escaped(option.key)}] {escaped(option.label)}", err=True)
     if question.type in ("yes_no", "confirmation") and not question.options:
@@ -60,7 +59,7 @@ class TerminalInterviewer:
         from perdure.base.errors import Refused
         from perdure.service.running import answer_of
 
-        show_question(pending)
+        show_question(pending.question, pending.step)
         while True:
             click.echo("> ", err=True, nl=False)
             line = await _read_line()

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+import sys
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from perdure.cli.options import JSON_OPTION, RUN_ARGUMENT, settings_of, wants_json
 from perdure.cli.output import print_json, say, tell
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from perdure.service.state import State
+    from perdure.store.records import RunRow
 
 
 @click.command()
@@ -25,7 +32,7 @@ def attach(context: click.Context, run: str, as_json: bool) -> int:
 
     state = open_state(settings_of(context).state_dir, os.environ)
     as_json = wants_json(context, as_json)
-    progress = Progress(quiet=as_json)
+    progress = Progress(quiet=as_json, verbose=settings_of(context).verbose)
     asked: set[str] = set()
     try:
         row = find_run(state, run)
@@ -42,7 +49,7 @@ def attach(context: click.Context, run: str, as_json: bool) -> int:
     except KeyboardInterrupt:
         progress.end()
         tell("\nDetached; the run goes on.")
-        return 0
+        return 130
     finally:
         state.close()
     return _ended(shown, as_json)
@@ -58,10 +65,9 @@ def _ended(shown: dict[str, Any], as_json: bool) -> int:
     return EXIT_CODES.get(shown["status"], 4)
 
 
-def _ask(state: Any, row: Any, asked: set[str], as_json: bool) -> None:
+def _ask(state: State, row: RunRow, asked: set[str], as_json: bool) -> None:
     """Put open questions to the person at this terminal, one after the other, while no other attacher does."""
     from perdure.cli.terminal import is_interactive
-    from perdure.service.asking import AlreadyAnswered, answer
     from perdure.service.showing import questions_of
     from perdure.views.gate_files import claim, release_claim
 
@@ -74,22 +80,45 @@ def _ask(state: Any, row: Any, asked: set[str], as_json: bool) -> None:
             continue
         if not claim(state.run_dir(row)):
             continue
-        asked.add(question["question_id"])
         try:
-            text = _prompt(question)
-            if text:
-                answer(state, row, text, question["question_id"])
-        except AlreadyAnswered as error:
-            tell(f"  {error}")
+            _answer_here(state, row, question)
         finally:
             release_claim(state.run_dir(row))
+        asked.add(question["question_id"])
 
 
-def _prompt(question: dict[str, Any]) -> str:
-    tell(f"? {question['text']}")
-    for option in question.get("options") or []:
-        tell(f"    [{option['key']}] {option['label']}")
-    try:
-        return str(click.prompt(">", prompt_suffix=" ", default="", show_default=False, err=True))
-    except click.exceptions.Abort as error:
-        raise KeyboardInterrupt from error
+def _answer_here(state: State, row: RunRow, question: dict[str, Any]) -> None:
+    """Ask until there is an answer that counts, from here or from elsewhere. An empty line leaves the question to others."""
+    from perdure.base.errors import NotFound, Refused
+    from perdure.cli.terminal import show_question
+    from perdure.service.asking import AlreadyAnswered, answer, is_open
+    from perdure.service.showing import as_question
+
+    show_question(as_question(question), question["step"])
+    while True:
+        text = _line(lambda: is_open(state, question["question_id"]))
+        if not text:
+            return
+        try:
+            answer(state, row, text, question["question_id"])
+        except (AlreadyAnswered, NotFound):
+            tell("  (answered elsewhere)")
+        except Refused as error:
+            tell(f"  {error}")
+            continue
+        return
+
+
+def _line(is_wanted: Callable[[], bool]) -> str | None:
+    """What the person types; None when the question was answered elsewhere first. Raises `KeyboardInterrupt` at the end of input."""
+    import select
+
+    click.echo("> ", err=True, nl=False)
+    while not select.select([sys.stdin], [], [], 0.1)[0]:
+        if not is_wanted():
+            tell("\n  (answered elsewhere)")
+            return None
+    text = os.read(sys.stdin.fileno(), 64 * 1024)
+    if not text:
+        raise KeyboardInterrupt
+    return text.decode("utf-8", "replace").strip()

@@ -6,15 +6,16 @@ import os
 
 import click
 
-from perdure.cli.options import RUN_ARGUMENT, settings_of
-from perdure.cli.output import say
+from perdure.cli.options import JSON_OPTION, RUN_ARGUMENT, settings_of, wants_json
+from perdure.cli.output import print_json, say
 
 
 @click.command()
 @RUN_ARGUMENT
 @click.option("-o", "--output", required=True, metavar="DIR", help="A new or empty folder.")
+@JSON_OPTION
 @click.pass_context
-def export(context: click.Context, run: str, output: str) -> int:
+def export(context: click.Context, run: str, output: str, as_json: bool) -> int:
     """Copy a run as files into a new folder: its directory made anew from the log, and its blobs."""
     from perdure.service.find import find_run
     from perdure.service.keeping import export_run
@@ -22,8 +23,12 @@ def export(context: click.Context, run: str, output: str) -> int:
 
     state = open_state_to_read(settings_of(context).state_dir, os.environ)
     try:
-        count = export_run(state, find_run(state, run), os.path.abspath(output))
+        row = find_run(state, run)
+        count = export_run(state, row, os.path.abspath(output))
     finally:
         state.close()
-    say(f"{count} files in {output}")
+    if wants_json(context, as_json):
+        print_json({"run_id": row.run_id, "output": os.path.abspath(output), "files": count})
+    else:
+        say(f"{count} files in {output}")
     return 0

@@ -6,7 +6,7 @@ import os
 
 import click
 
-from perdure.cli.options import RUN_ARGUMENT, settings_of
+from perdure.cli.options import JSON_OPTION, RUN_ARGUMENT, settings_of, wants_json
 from perdure.cli.output import escaped
 
 
@@ -14,11 +14,21 @@ from perdure.cli.output import escaped
 @RUN_ARGUMENT
 @click.option("-f", "--follow", "following", is_flag=True, help="Go on with new events until the run is settled.")
 @click.option("-p", "--pretty", is_flag=True, help="Readable lines instead of JSON.")
-@click.option("-n", "--tail", type=int, metavar="N", help="The last N events only.")
+@click.option("-n", "--tail", type=click.IntRange(min=0), metavar="N", help="The last N events only.")
 @click.option("--since", metavar="TIME", help="Events from this time (RFC 3339) on only.")
+@JSON_OPTION
 @click.pass_context
-def logs(context: click.Context, run: str, following: bool, pretty: bool, tail: int | None, since: str | None) -> int:
+def logs(
+    context: click.Context,
+    run: str,
+    following: bool,
+    pretty: bool,
+    tail: int | None,
+    since: str | None,
+    as_json: bool,
+) -> int:
     """Print a run's events, one JSON object a line, or readable with -p."""
+    pretty = pretty and not wants_json(context, as_json)
     from perdure.base.clock import parse_rfc3339
     from perdure.base.errors import Refused
     from perdure.kernel.events import event_of
@@ -38,7 +48,7 @@ def logs(context: click.Context, run: str, following: bool, pretty: bool, tail: 
         shown = [event for event in events if event.ts >= since_ms]
         last = events[-1].seq if events else 0
         rest = follow(state, row, after=last) if following else iter(())
-        for event in shown[-tail:] if tail else shown:
+        for event in shown if tail is None else shown[max(len(shown) - tail, 0) :]:
             _print(event, pretty, log_line)
         for later in rest:
             if later is not None:

@@ -6,15 +6,16 @@ import os
 
 import click
 
-from perdure.cli.options import RUN_ARGUMENT, settings_of, wants_json
-from perdure.cli.output import say
+from perdure.cli.options import JSON_OPTION, RUN_ARGUMENT, settings_of, wants_json
+from perdure.cli.output import say, tell
 
 
 @click.command()
 @RUN_ARGUMENT
 @click.option("--timeout", type=float, metavar="S", help="Stop watching after so many seconds, and exit with 3.")
+@JSON_OPTION
 @click.pass_context
-def watch(context: click.Context, run: str, timeout: float | None) -> int:
+def watch(context: click.Context, run: str, timeout: float | None, as_json: bool) -> int:
     """Follow a run's events until it is settled: 0 succeeded, 1 failed, 3 when the watcher stopped, 4 when it waits."""
     import time
 
@@ -25,8 +26,8 @@ def watch(context: click.Context, run: str, timeout: float | None) -> int:
     from perdure.service.state import open_state_to_read
 
     state = open_state_to_read(settings_of(context).state_dir, os.environ)
-    as_json = wants_json(context, False)
-    progress = Progress()
+    as_json = wants_json(context, as_json)
+    progress = Progress(quiet=as_json, verbose=settings_of(context).verbose)
     deadline = None if timeout is None else time.monotonic() + timeout
     try:
         row = find_run(state, run)
@@ -35,7 +36,7 @@ def watch(context: click.Context, run: str, timeout: float | None) -> int:
                 progress.flush()
                 if deadline is not None and time.monotonic() > deadline:
                     progress.end()
-                    say("Stopped watching; the run goes on.")
+                    tell("Stopped watching; the run goes on.")
                     return 3
             elif as_json:
                 click.echo(event.line().decode().rstrip())
@@ -44,7 +45,8 @@ def watch(context: click.Context, run: str, timeout: float | None) -> int:
         status = status_of(state, row.run_id)
     except KeyboardInterrupt:
         progress.end()
-        return 3
+        tell("\nStopped watching; the run goes on.")
+        return 130
     finally:
         state.close()
     progress.end()
