@@ -222,7 +222,7 @@ def test_every_key_of_a_settings_file_is_on_the_page_of_settings() -> None:
     from perdure.graph.options import Hook
 
     text = (SOURCE / "graph" / "config.py").read_text(encoding="utf-8")
-    keys = set(re.findall(r"""(?:\.get\(|_table\([^"]*?(?:\)[^"]*?)?)"([a-z_]+)\"""", text)) | set(
+    keys = set(re.findall(r"""(?:\.get\(|_texts\(|_table\([^"]*?(?:\)[^"]*?)?)"([a-z_]+)\"""", text)) | set(
         Hook.__struct_fields__
     )
 

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from perdure.base.errors import Refused
+from perdure.graph.hook_rules import parse_hook
 from perdure.graph.options import Hook
 
 
@@ -86,15 +87,15 @@ def parse_config(value: dict[str, Any], path: str) -> Config:
             command=_text(backend.get("command")),
             script=_text(backend.get("script")),
             worktree_mode=_text(_table(sandbox, "local").get("worktree_mode")),
-            setup=[str(each) for each in setup.get("commands", [])],
+            setup=_texts("commands", setup),
             setup_timeout_ms=int(setup.get("timeout_ms", 0)),
             env={key: str(each) for key, each in _table(sandbox, "env").items()},
-            pass_env=[str(each) for each in sandbox.get("pass_env", [])],
+            pass_env=_texts("pass_env", sandbox),
             variables={key: str(each) for key, each in (_table(value, "vars") | _table(run, "vars")).items()},
             inputs=_table(run, "inputs"),
-            exclude=[str(each) for each in _table(value, "checkpoint").get("exclude_globs", [])],
-            artifacts=[str(each) for each in _table(value, "artifacts").get("include", [])],
-            hooks=[msgspec.convert(each, Hook) for each in value.get("hooks", [])],
+            exclude=_texts("exclude_globs", _table(value, "checkpoint")),
+            artifacts=_texts("include", _table(value, "artifacts")),
+            hooks=[parse_hook(each, number) for number, each in enumerate(value.get("hooks", []), 1)],
             durability=_text(_table(value, "store").get("durability")),
             folder=os.path.dirname(path),
         )
@@ -159,6 +160,14 @@ def _beside(folder: str, word: str) -> str:
 def _table(value: dict[str, Any], key: str) -> dict[str, Any]:
     found = value.get(key)
     return found if isinstance(found, dict) else {}
+
+
+def _texts(key: str, table: dict[str, Any]) -> list[str]:
+    """A list of texts; a text alone would be taken for a list of its letters."""
+    found = table.get(key, [])
+    if not isinstance(found, list) or not all(isinstance(each, str) for each in found):
+        raise TypeError(f"{key} is {found!r}, not a list of texts")
+    return list(found)
 
 
 def _text(value: object) -> str:

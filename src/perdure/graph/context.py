@@ -30,6 +30,7 @@ class StageRecord(msgspec.Struct, frozen=True):
     duration_ms: int
     files_touched: list[str]
     detail: str
+    cost: float | None = None
 
 
 class State:
@@ -50,6 +51,7 @@ class State:
         self.loop_signatures: dict[str, int] = {}
         self.restart_signatures: dict[str, int] = {}
         self.stages: list[StageRecord] = []
+        self.branches: list[StageRecord] = []
         self.last_node: str | None = None
         self.changed: dict[str, Any] = dict(self.context)
 

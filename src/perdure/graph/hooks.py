@@ -1,7 +1,11 @@
-"""Hooks: programs that are called at certain events of a run. A blocking hook may stop the event, or send the run another way."""
+"""Calling hooks: programs and URLs that are told of events of a run. Each call is a recorded step, so a resumed run does not repeat it.
+
+What a hook is and what its answer means: `hook_rules.py`.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import os
 from typing import TYPE_CHECKING, Any
 
@@ -9,86 +13,74 @@ import msgspec
 
 from perdure.base.jsonvalue import JSON
 from perdure.disk.atomic import private_folder
-from perdure.kernel.operation import operation
+from perdure.graph.hook_rules import NOT_CALLED, Call, Decision, blocks, canonical, decision_of, failure_of, wants
+from perdure.kernel.operation import StepFailed, operation
 
 if TYPE_CHECKING:
     from perdure.graph.options import Hook
     from perdure.graph.runtime import Runtime
     from perdure.kernel.context import OperationContext, RunContext
+    from perdure.sandbox.groups import Group
 
-EVENTS = (
-    "run_start", "run_complete", "run_failed", "stage_start", "stage_complete", "stage_failed", "stage_retrying",
-    "edge_selected", "parallel_start", "parallel_complete", "sandbox_ready", "sandbox_cleanup", "checkpoint_saved",
-    "pre_tool_use", "post_tool_use", "post_tool_use_failure",
-)  # fmt: skip
-BLOCKING = frozenset({"run_start", "stage_start", "edge_selected", "sandbox_ready", "pre_tool_use"})
+_MAX_ANSWER = 64 * 1024
 
 
 class Hooks:
-    """The hooks of one run, each call of one a recorded step."""
+    """The hooks of one run."""
 
-    def __init__(self, runtime: Runtime, run: RunContext) -> None:
+    def __init__(self, runtime: Runtime) -> None:
         self._hooks = [] if runtime.options.dry_run else runtime.options.hooks
         self._runtime = runtime
-        self._run = run
 
-    async def fire(self, event: str, node_id: str = "") -> str | None:
-        """Call the hooks of an event; why it is blocked, if it is."""
-        for number, hook in self._matching(event, node_id):
-            decision = await self._call(number, hook, event, node_id, None)
-            if decision["decision"] == "block" and blocks(hook):
-                return (
-                    f"Hook {hook.name or hook.command} blocked {event}: {decision.get('reason') or 'no reason given'}"
-                )
-        return None
+    def announce(self, run: RunContext) -> None:
+        """Say which hooks nothing will call: a check that never happens must not look like one that passed."""
+        for hook in self._hooks:
+            if canonical(hook.event) in NOT_CALLED:
+                _notice(run, "hook_never_called", f"Nothing calls hooks of {hook.event} yet: {_name(hook)}.")
 
-    async def override(self, event: str, node_id: str, target: str) -> str | None:
-        """The node that a hook sends the run to, if one does."""
-        for number, hook in self._matching(event, node_id):
-            decision = await self._call(number, hook, event, node_id, target)
-            if decision["decision"] == "override" and decision.get("edge_to"):
-                return str(decision["edge_to"])
-        return None
-
-    def _matching(self, event: str, node_id: str) -> list[tuple[int, Hook]]:
+    async def fire(self, run: RunContext, event: str, node_id: str = "", target: str | None = None) -> Decision | None:
+        """Call the hooks of an event, in their order; the first decision that counts and is not to proceed, if there is one."""
         if not self._hooks:
-            return []
-        import re
-
+            return None
         node = self._runtime.graph.nodes.get(node_id)
-        handler = node.handler if node else ""
-        return [
-            (number, hook)
-            for number, hook in enumerate(self._hooks)
-            if hook.event == event
-            and (not hook.matcher or re.search(hook.matcher, node_id) or re.search(hook.matcher, handler))
-        ]
+        call = Call(event, node_id, node.handler if node else "", target)
+        for number, hook in enumerate(self._hooks):
+            if not wants(hook, call):
+                continue
+            decision = await self._call(run, number, hook, call)
+            if decision.failed:
+                _notice(run, "hook_failed", f"Hook {_name(hook)} of {event} failed: {decision.reason}")
+            if decision.decision != "proceed" and blocks(hook):
+                reason = (
+                    f"Hook {_name(hook)} says {decision.decision} at {event}: {decision.reason or 'no reason given'}"
+                )
+                return msgspec.structs.replace(decision, reason=reason)
+        return None
 
-    async def _call(self, number: int, hook: Hook, event: str, node_id: str, target: str | None) -> dict[str, Any]:
-        input: dict[str, JSON] = {"hook": number, "event": event, "node_id": node_id, "target": target}
-        result = await self._run.step("+hook", "graph.hook", input)
-        assert isinstance(result, dict)
-        return result
+    async def blocked(self, run: RunContext, event: str, node_id: str = "") -> str | None:
+        """Call the hooks of an event that can only be blocked; why it is, if it is."""
+        decision = await self.fire(run, event, node_id)
+        return decision.reason if decision is not None and decision.decision == "block" else None
+
+    async def _call(self, run: RunContext, number: int, hook: Hook, call: Call) -> Decision:
+        input: dict[str, JSON] = {
+            "hook": number,
+            "event": call.event,
+            "node_id": call.node_id,
+            "target": call.target,
+        }
+        try:
+            return msgspec.convert(await run.step("+hook", "graph.hook", input), Decision)
+        except StepFailed as error:
+            return failure_of(hook, error.failure.message)
 
 
-def blocks(hook: Hook) -> bool:
-    """Whether a hook may block its event."""
-    return hook.blocking if hook.blocking is not None else hook.event in BLOCKING
+def _name(hook: Hook) -> str:
+    return hook.name or hook.command or hook.url
 
 
-def decision_of(exit_code: int | None, stdout: str, stderr: str, *, blocking: bool) -> dict[str, Any]:
-    """What a hook decided: by its answer, else by its exit code (2 blocks; any but 0 when it is blocking)."""
-    import json
-
-    try:
-        value = json.loads(stdout) if stdout.strip().startswith("{") else None
-    except ValueError:
-        value = None
-    if isinstance(value, dict) and value.get("decision") in ("proceed", "skip", "block", "override"):
-        return {key: value.get(key) for key in ("decision", "reason", "edge_to")}
-    if exit_code == 2 or (exit_code != 0 and blocking):
-        return {"decision": "block", "reason": (stderr or stdout).strip()[-500:] or f"exit code {exit_code}"}
-    return {"decision": "proceed"}
+def _notice(run: RunContext, code: str, message: str) -> None:
+    run.emit("run.notice", {"level": "warn", "code": code, "message": message})
 
 
 @operation("graph.hook")
@@ -96,20 +88,24 @@ async def call_hook(op: OperationContext, input: dict[str, Any]) -> JSON:
     """One call of one hook."""
     runtime: Runtime = op.local
     hook = runtime.options.hooks[input["hook"]]
+    if op.was_interrupted:
+        from perdure.graph.recovery import end_started
+
+        await end_started(op)
     told = {
-        "event": input["event"],
+        "event": hook.event,
         "run_id": runtime.run_id,
         "workflow": runtime.graph.name,
         "node_id": input["node_id"],
         "target": input["target"],
         "run_dir": runtime.run_dir,
     }
-    if hook.type == "http":
-        return await _call_http(hook, told)
-    return await _call_command(op, runtime, hook, told)
+    call = _call_http(hook, told) if hook.type == "http" else _call_command(op, runtime, hook, told)
+    decision: dict[str, JSON] = msgspec.to_builtins(await call)
+    return decision
 
 
-async def _call_command(op: OperationContext, runtime: Runtime, hook: Hook, told: dict[str, Any]) -> JSON:
+async def _call_command(op: OperationContext, runtime: Runtime, hook: Hook, told: dict[str, Any]) -> Decision:
     from perdure.base.names import file_name
     from perdure.graph.scripts import place_environment
     from perdure.sandbox.command import CommandSpec, run_command, script_argv, tail_text
@@ -121,6 +117,12 @@ async def _call_command(op: OperationContext, runtime: Runtime, hook: Hook, told
         "PERDURE_EVENT": told["event"], "PERDURE_RUN_ID": told["run_id"], "PERDURE_WORKFLOW": told["workflow"],
         "PERDURE_NODE_ID": told["node_id"] or "", "PERDURE_HOOK_CONTEXT": msgspec.json.encode(told).decode(),
     }  # fmt: skip
+
+    async def started(group: Group) -> None:
+        about = {"hook": _name(hook), "hook_event": hook.event, "node_id": told["node_id"]}
+        op.emit("hook.started", about | {"process_group": msgspec.to_builtins(group)}, again=True)
+        await op.flush()
+
     spec = CommandSpec(
         argv=script_argv(hook.command, "shell"),
         cwd=runtime.main.work_dir if os.path.isdir(runtime.main.work_dir) else runtime.run_dir,
@@ -129,32 +131,69 @@ async def _call_command(op: OperationContext, runtime: Runtime, hook: Hook, told
         timeout_ms=hook.timeout_ms,
     )
     new_filter = op.mask.stream if op.mask is not None else None
-    result = await run_command(spec, stdout_path=f"{base}.stdout", stderr_path=f"{base}.stderr", new_filter=new_filter)
-    stdout, stderr = tail_text(f"{base}.stdout"), tail_text(f"{base}.stderr")
-    for name in ("stdout", "stderr"):
-        os.unlink(f"{base}.{name}")
-    if result.timed_out:
-        return {
-            "decision": "block" if blocks(hook) else "proceed",
-            "reason": f"it ran longer than {hook.timeout_ms} ms",
-        }
-    return decision_of(result.exit_code, stdout, stderr, blocking=blocks(hook))
-
-
-async def _call_http(hook: Hook, told: dict[str, Any]) -> JSON:
-    """A hook over HTTP lets everything pass when it cannot be reached."""
-    import asyncio
-
-    def post() -> str:
-        import urllib.request
-
-        headers = {"Content-Type": "application/json"} | hook.headers
-        request = urllib.request.Request(hook.url, msgspec.json.encode(told), headers, method="POST")  # noqa: S310
-        with urllib.request.urlopen(request, timeout=hook.timeout_ms / 1000) as answer:  # noqa: S310 - the person's own URL
-            return str(answer.read(64 * 1024).decode("utf-8", "replace"))
-
+    stdout, stderr = f"{base}.stdout", f"{base}.stderr"
     try:
-        text = await asyncio.get_running_loop().run_in_executor(None, post)
-    except (OSError, ValueError) as error:
-        return {"decision": "proceed", "reason": f"not reached: {error}"}
-    return decision_of(0, text, "", blocking=False)
+        result = await run_command(
+            spec, stdout_path=stdout, stderr_path=stderr, new_filter=new_filter, on_started=started
+        )
+        if result.timed_out:
+            return failure_of(hook, f"it ran longer than {hook.timeout_ms} ms")
+        return decision_of(
+            hook, result.exit_code, tail_text(stdout, max_bytes=_MAX_ANSWER, lines=10**6), tail_text(stderr)
+        )
+    finally:
+        for path in (stdout, stderr):
+            if os.path.exists(path):
+                os.unlink(path)
+
+
+async def _call_http(hook: Hook, told: dict[str, Any]) -> Decision:
+    """The decision in the answer. It is asked for in a thread that nobody waits for longer than the hook's time limit."""
+    import threading
+
+    loop = asyncio.get_running_loop()
+    answered: asyncio.Future[str] = loop.create_future()
+
+    def post() -> None:
+        text, failure = "", None
+        try:
+            text = _post(hook, msgspec.json.encode(told))
+        except Exception as error:  # noqa: BLE001 - whatever goes wrong in the thread is the hook's failure
+            failure = error
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(_settle, answered, text, failure)
+
+    threading.Thread(target=post, name="perdure-hook", daemon=True).start()
+    try:
+        text = await asyncio.wait_for(answered, hook.timeout_ms / 1000)
+    except TimeoutError:
+        return failure_of(hook, f"{hook.url} did not answer in {hook.timeout_ms} ms")
+    except Exception as error:  # noqa: BLE001 - the thread's failure, of a kind that only the HTTP library knows
+        return failure_of(hook, f"{hook.url} gave no answer: {str(error) or type(error).__name__}")
+    return decision_of(hook, 0, text, "")
+
+
+def _settle(answered: asyncio.Future[str], text: str, failure: Exception | None) -> None:
+    if answered.done():
+        return
+    if failure is None:
+        answered.set_result(text)
+    else:
+        answered.set_exception(failure)
+
+
+def _post(hook: Hook, body: bytes) -> str:
+    import urllib.error
+    import urllib.request
+
+    from perdure.graph.hook_rules import header_values
+
+    headers = {"Content-Type": "application/json"} | header_values(hook, dict(os.environ))
+    request = urllib.request.Request(hook.url, body, headers, method="POST")  # noqa: S310 - checked when it was read
+    try:
+        with urllib.request.urlopen(request, timeout=hook.timeout_ms / 1000) as answer:  # noqa: S310 - the person's own URL
+            return str(answer.read(_MAX_ANSWER).decode("utf-8", "replace"))
+    except urllib.error.HTTPError as error:
+        # The error is an open answer too.
+        error.close()
+        raise OSError(f"HTTP status {error.code}") from None

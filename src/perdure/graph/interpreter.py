@@ -10,7 +10,6 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from perdure.graph import workspace
-from perdure.graph.hooks import Hooks
 from perdure.graph.runtime import Runtime
 from perdure.graph.walker import Walker
 from perdure.kernel.outcome import Failure, Outcome
@@ -29,14 +28,21 @@ async def interpret(definition: GraphDefinition, run: RunContext) -> Outcome:
     del perdure
     runtime = Runtime(definition, run.run_dir, run.run_id, run.start)
     run.local = runtime
-    hooks = Hooks(runtime, run)
+    hooks = runtime.hooks
+    hooks.announce(run)
     await workspace.prepare(run, runtime)
-    blocked = await hooks.fire("run_start")
+    if runtime.options.artifacts:
+        from perdure.graph import capture
+
+        await capture.begin(run, runtime)
+    blocked = await hooks.blocked(run, "run_start")
     if blocked is not None:
         outcome = Outcome("failed", "blocked_by_hook", Failure(blocked))
     else:
-        outcome = await _set_up(run, runtime) or await _watched(run, runtime, hooks)
-    await hooks.fire("run_complete" if outcome.is_good else "run_failed")
+        outcome = await _set_up(run, runtime) or await _watched(run, runtime)
+    refused = await hooks.blocked(run, "run_complete" if outcome.is_good else "run_failed")
+    if refused is not None and outcome.is_good:
+        outcome = Outcome("failed", "blocked_by_hook", Failure(refused), outcome.output)
     if definition.options.retro:
         from perdure.graph.retro import tell
 
@@ -63,9 +69,9 @@ async def _set_up(run: RunContext, runtime: Runtime) -> Outcome | None:
     return None
 
 
-async def _watched(run: RunContext, runtime: Runtime, hooks: Hooks) -> Outcome:
+async def _watched(run: RunContext, runtime: Runtime) -> Outcome:
     """Walk, and fail when nothing happens for longer than the graph's `stall_timeout`."""
-    walk = Walker(run, runtime, hooks).walk()
+    walk = Walker(run, runtime).walk()
     if runtime.options.dry_run or not _may_stall(runtime):
         return await walk
     walking = asyncio.get_running_loop().create_task(walk)

@@ -68,8 +68,9 @@ async def _run(op: OperationContext, input: dict[str, Any]) -> JSON:
     runtime: Runtime = op.local
     node = node_of(runtime.graph, input["node"])
     visit = Visit(op, node, runtime, runtime.places[input["place"]], int(input["visit"]))
+    refused = await runtime.hooks.blocked(op, "step_retrying", node.id) if op.attempt > 1 else None
     begun = time.monotonic()
-    outcome = await _handled(visit)
+    outcome = await _handled(visit) if refused is None else failed(refused)
     outcome = settled(
         outcome, node, is_last=op.attempt >= op.max_attempts, retries_failures=runtime.dialect.retries_failures
     )

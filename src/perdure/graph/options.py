@@ -8,17 +8,18 @@ GitMode = Literal["worktree", "in_place", "none"]
 
 
 class Hook(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A program that is called at certain events of a run, and may stop them."""
+    """A program or a URL that is called at certain events of a run, and may stop them. `hook_rules.py` says what holds."""
 
     event: str
     command: str = ""
     name: str = ""
-    type: Literal["command", "http"] = "command"
+    type: Literal["command", "http", "prompt", "agent"] = "command"
     url: str = ""
     matcher: str = ""
     blocking: bool | None = None
     timeout_ms: int = 60_000
     headers: dict[str, str] = {}
+    allowed_env_vars: list[str] = []
 
 
 class Options(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -13,7 +13,8 @@ Status = Literal["succeeded", "partially_succeeded", "failed", "retry", "skipped
 
 
 class NodeOutcome(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The outcome of a node. `duration_ms` is the handler's own time in the last attempt, `retries` how many came before it."""
+    """The outcome of a node. `duration_ms` is the handler's own time in the last attempt, `retries` how many came before it.
+    `captured` is of a node with branches: what they captured, by name and digest."""
 
     status: Status
     preferred_label: str | None = None
@@ -27,6 +28,7 @@ class NodeOutcome(msgspec.Struct, frozen=True, omit_defaults=True):
     response: str | None = None
     duration_ms: int = 0
     retries: int = 0
+    captured: list[str] = []
 
     @property
     def is_good(self) -> bool:

@@ -14,17 +14,23 @@ if TYPE_CHECKING:
     from perdure.kernel.context import OperationContext
 
 
-async def clean_up(op: OperationContext, runtime: Runtime, place: Place) -> None:
-    """End the processes of the interrupted attempt, then put its worktree back to the last checkpoint."""
+async def end_started(op: OperationContext) -> None:
+    """End what is left of the processes that the interrupted attempt had started."""
     import asyncio
 
     loop = asyncio.get_running_loop()
-    for started in [*op.recorded("command.started"), *op.recorded("agent.cli.started")]:
-        group = started.get("process_group")
-        if isinstance(group, dict):
-            survivors = await loop.run_in_executor(None, end_leftovers, msgspec.convert(group, Group))
-            if survivors:
-                _notice(op, "leftover_processes", f"These processes would not end: {survivors}.")
+    for name in ("command.started", "setup.command.started", "agent.cli.started", "hook.started"):
+        for started in op.recorded(name):
+            group = started.get("process_group")
+            if isinstance(group, dict):
+                survivors = await loop.run_in_executor(None, end_leftovers, msgspec.convert(group, Group))
+                if survivors:
+                    _notice(op, "leftover_processes", f"These processes would not end: {survivors}.")
+
+
+async def clean_up(op: OperationContext, runtime: Runtime, place: Place) -> None:
+    """End the processes of the interrupted attempt, then put its worktree back to the last checkpoint."""
+    await end_started(op)
     if not runtime.git:
         return
     from perdure.git.salvage import reset, salvage

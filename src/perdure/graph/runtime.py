@@ -9,6 +9,7 @@ import msgspec
 
 from perdure.disk.atomic import private_folder
 from perdure.graph.context import State
+from perdure.graph.hooks import Hooks
 
 if TYPE_CHECKING:
     from perdure.graph.definition import GraphDefinition
@@ -20,7 +21,8 @@ if TYPE_CHECKING:
 class Place(msgspec.Struct):
     """Where nodes run: the main line, or one branch of a parallel node with a state and perhaps a worktree of its own.
 
-    `path` is the id of the scope, "" for the main line; `edge` the edge by which the next node is reached.
+    `path` is the id of the scope, "" for the main line; `edge` the edge by which the next node is reached; `captured` says which
+    contents of which files were captured here.
     """
 
     path: str
@@ -28,6 +30,7 @@ class Place(msgspec.Struct):
     work_dir: str
     worktree: str = ""
     edge: Any = None
+    captured: set[str] = set()
 
 
 class Runtime:
@@ -50,7 +53,8 @@ class Runtime:
         self.main = Place("", state, work_dir, self.worktree)
         self.places: dict[str, Place] = {"": self.main}
         self.conversations: dict[str, list[Any]] = {}
-        self.captured: set[str] = set()
+        self.hooks = Hooks(self)
+        self.captures_since_ns = 0
         self.current: Node | None = None
         self.index = 0
 

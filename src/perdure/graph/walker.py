@@ -9,12 +9,11 @@ import msgspec
 from perdure.graph import failures, routing, workspace
 from perdure.graph.context import StageRecord
 from perdure.graph.edges import Choice
-from perdure.graph.outcome import NodeOutcome, failed
-from perdure.graph.visiting import visit_node
+from perdure.graph.outcome import NodeOutcome
+from perdure.graph.visiting import hooked_visit, visit_node
 from perdure.kernel.outcome import Failure, Outcome
 
 if TYPE_CHECKING:
-    from perdure.graph.hooks import Hooks
     from perdure.graph.model import Node
     from perdure.graph.runtime import Runtime
     from perdure.kernel.context import RunContext
@@ -27,11 +26,13 @@ DRY_RUN_VISITS = 10
 class Walker:
     """Walks the main line of one run."""
 
-    def __init__(self, run: RunContext, runtime: Runtime, hooks: Hooks) -> None:
+    def __init__(self, run: RunContext, runtime: Runtime) -> None:
         self._run = run
         self._runtime = runtime
         self._graph = runtime.graph
-        self._hooks = hooks
+        self._hooks = runtime.hooks
+        # Why a hook does not let the run take the edge that was chosen last.
+        self._blocked: str | None = None
 
     async def walk(self) -> Outcome:
         """From the start to the exit, or to where there is no way on."""
@@ -50,6 +51,8 @@ class Walker:
             stopped = self._count_failure(node, outcome)
             if stopped is not None:
                 return self._failure(stopped, "deterministic", reason="signature_limit")
+            if self._blocked is not None:
+                return self._failure(self._blocked, "deterministic", reason="blocked_by_hook")
             if choice is None:
                 return self._no_way_on(node, outcome)
             blocked = self._restart(node, outcome, choice)
@@ -60,33 +63,37 @@ class Walker:
     async def _visit(self, node: Node) -> tuple[NodeOutcome, Choice | None]:
         runtime, state = self._runtime, self._runtime.state
         runtime.current = node
-        refused = await self._hooks.fire("stage_start", node.id)
         number = state.visits.get(node.id, 0) + 1
         state.visits[node.id] = number
-        if refused is not None:
-            outcome = failed(refused)
-            self._run.emit("step.skipped", {"node_id": node.id, "reason": refused})
-        else:
-            outcome = await visit_node(self._run, runtime, runtime.main, node, number)
+        outcome = await hooked_visit(self._run, runtime, runtime.main, node, number)
         state.take(node.id, outcome)
         note_stage(state.stages, node, outcome, number)
+        state.branches += branch_stages(node, outcome)
         if runtime.options.artifacts:
             from perdure.graph.capture import capture
 
-            await capture(self._run, runtime, node, number)
-        await self._hooks.fire("stage_complete" if outcome.is_good else "stage_failed", node.id)
+            await capture(self._run, runtime, runtime.main, node, number, outcome)
         choice = await routing.choose(self._run, runtime, runtime.main, node, outcome)
         if choice is not None:
             choice = await self._hooked(node, choice)
+        if choice is not None:
             self._run.emit("edge.selected", routing.told(node, choice, outcome))
         runtime.main.edge = choice.edge if choice else None
         await self._checkpoint(node, outcome, choice)
         return outcome, choice
 
-    async def _hooked(self, node: Node, choice: Choice) -> Choice:
-        """A hook may send the run another way."""
-        target = await self._hooks.override("edge_selected", node.id, choice.target)
-        return choice if target is None or target not in self._graph.nodes else Choice(target, "jump")
+    async def _hooked(self, node: Node, choice: Choice) -> Choice | None:
+        """A hook may send the run another way, or not let it go on."""
+        decision = await self._hooks.fire(self._run, "edge_selected", node.id, choice.target)
+        if decision is None or decision.decision == "skip":
+            return choice
+        if decision.decision == "block":
+            self._blocked = decision.reason
+            return None
+        if decision.edge_to not in self._graph.nodes:
+            self._blocked = f"{decision.reason} (there is no node {decision.edge_to!r} to go to)"
+            return None
+        return Choice(decision.edge_to, "jump")
 
     async def _checkpoint(self, node: Node, outcome: NodeOutcome, choice: Choice | None) -> None:
         state = self._runtime.state
@@ -110,7 +117,7 @@ class Walker:
             properties["offloaded"] = large
         self._run.emit("checkpoint.completed", properties)
         await workspace.checkpoint(self._run, self._runtime, node, outcome.status)
-        await self._hooks.fire("checkpoint_saved", node.id)
+        self._blocked = await self._hooks.blocked(self._run, "checkpoint_saved", node.id) or self._blocked
 
     def _over_limit(self, node: Node) -> str | None:
         """Why the node may not be visited again."""
@@ -235,5 +242,35 @@ def note_stage(stages: list[StageRecord], node: Node, outcome: NodeOutcome, numb
             duration_ms=outcome.duration_ms,
             files_touched=outcome.files_touched,
             detail="\n".join(detail.splitlines()[-25:])[-8_000:],
+            cost=_number((outcome.usage or {}).get("cost")),
         )
     )
+
+
+def branch_stages(node: Node, outcome: NodeOutcome) -> list[StageRecord]:
+    """What the branches of a parallel node came to, for the retrospective; none for any other node."""
+    found = outcome.context_updates.get("parallel.results") if node.handler == "parallel" else None
+    records = []
+    for each in found if isinstance(found, list) else ():
+        last = str(each.get("last_node") or each["id"])
+        records.append(
+            StageRecord(
+                step=f"{node.id}/{each['id']}",
+                node_id=last,
+                label=last,
+                handler="branch",
+                status=str(each["status"]),
+                notes=each.get("notes"),
+                failure=each.get("failure"),
+                retries=int(each.get("retries", 0)),
+                duration_ms=int(each.get("duration_ms", 0)),
+                files_touched=[],
+                detail="",
+            )
+        )
+    return records
+
+
+def _number(value: object) -> float | None:
+    """A figure that a backend reported, if it is one."""
+    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None

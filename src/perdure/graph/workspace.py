@@ -195,6 +195,10 @@ async def run_setup(op: OperationContext, input: dict[str, Any]) -> JSON:
     from perdure.kernel.outcome import Failure
 
     runtime: Runtime = op.local
+    if op.was_interrupted:
+        from perdure.graph.recovery import end_started
+
+        await end_started(op)
     ended = await run_script(
         op, runtime, runtime.main, input["command"], "shell", input["timeout_ms"], event="setup.command"
     )

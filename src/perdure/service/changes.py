@@ -63,16 +63,20 @@ def _commit_of(events: list[Any], node: str) -> str | None:
 
 
 def artifacts_of(state: State, row: RunRow) -> list[dict[str, Any]]:
-    """The files that the run captured, and where they lie."""
-    folder = os.path.join(state.run_dir(row), "cache", "artifacts", "files")
+    """The files that the run captured, and where they lie. What a foreign log names outside of the run's own folder is left out."""
+    root = os.path.realpath(os.path.join(state.run_dir(row), "cache", "artifacts", "files"))
     found: list[dict[str, Any]] = []
     for each in state.store.read_events(row.no):
         if each.event != "artifact.captured":
             continue
         properties: dict[str, Any] = event_of(row.run_id, each).properties
-        manifest = properties.get("manifest")
+        manifest = large.resolve(properties.get("manifest"), state.blobs)
         assets = manifest.get("captured_assets") if isinstance(manifest, dict) else None
         for asset in assets if isinstance(assets, list) else []:
-            path = os.path.join(folder, str(properties["folder"]), asset["path"])
-            found.append({"node_id": properties.get("node_id"), "file": path, **asset})
+            if not isinstance(asset, dict):
+                continue
+            name = f"{properties.get('folder')}/{asset.get('path')}"
+            path = os.path.join(root, name)
+            if path == os.path.realpath(path):
+                found.append({**asset, "node_id": properties.get("node_id"), "file": path, "name": name})
     return found

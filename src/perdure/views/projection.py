@@ -174,8 +174,13 @@ class Projection:
 
     def _captured(self, _event: Event, properties: Properties) -> None:
         folder, manifest = properties.get("folder"), self.files.resolved(properties.get("manifest"))
-        if isinstance(manifest, dict) and isinstance(folder, str) and _is_inside(folder):
-            self.files.write_json(f"cache/artifacts/files/{folder}/manifest.json", manifest)
+        if not isinstance(manifest, dict) or not isinstance(folder, str) or not _is_inside(folder):
+            return
+        self.files.write_json(f"cache/artifacts/files/{folder}/manifest.json", manifest)
+        contents = self.files.resolved(properties.get("files"))
+        for name, content in contents.items() if isinstance(contents, dict) else ():
+            if _is_inside(name) and name != "manifest.json":
+                self.files.write_text(f"cache/artifacts/files/{folder}/{name}", content)
 
 
 def _is_inside(folder: str) -> bool:

@@ -35,15 +35,24 @@ def list_artifacts(context: click.Context, run: str, as_json: bool) -> int:
 @artifact.command("cp")
 @RUN_ARGUMENT
 @click.argument("target", metavar="DIR")
+@JSON_OPTION
 @click.pass_context
-def copy_artifacts(context: click.Context, run: str, target: str) -> int:
+def copy_artifacts(context: click.Context, run: str, target: str, as_json: bool) -> int:
     """Copy all captured files into a folder."""
+    from perdure.base.errors import EnvironmentFault
+
     found = _artifacts(context, run)
     for each in found:
-        path = os.path.join(target, each["node_id"], each["path"])
-        os.makedirs(os.path.dirname(path), exist_ok=True)
-        shutil.copyfile(each["file"], path)
-    say(f"{len(found)} files in {target}")
+        path = os.path.join(target, each["name"])
+        try:
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            shutil.copyfile(each["file"], path)
+        except OSError as error:
+            raise EnvironmentFault(f"{each['file']} cannot be copied to {path}: {error.strerror}.") from error
+    if wants_json(context, as_json):
+        print_json({"output": os.path.abspath(target), "files": len(found)})
+    else:
+        say(f"{len(found)} files in {target}")
     return 0
 
 

@@ -20,7 +20,7 @@ from perdure.graph import routing
 from perdure.graph.context import State
 from perdure.graph.outcome import NodeOutcome, failed
 from perdure.graph.runtime import Place, Visit
-from perdure.graph.visiting import visit_node
+from perdure.graph.visiting import hooked_visit
 from perdure.kernel.operation import operation
 
 if TYPE_CHECKING:
@@ -42,6 +42,8 @@ class BranchResult(msgspec.Struct, frozen=True, omit_defaults=True):
     head_sha: str | None = None
     context: dict[str, Any] = {}
     last_node: str = ""
+    duration_ms: int = 0
+    retries: int = 0
 
 
 class _Enough(Exception):
@@ -60,6 +62,9 @@ async def run(visit: Visit) -> NodeOutcome:
         "parallel.started",
         {"node_id": node.id, "visit": visit.number, "branch_count": len(edges), "join_policy": policy},
     )
+    refused = await visit.runtime.hooks.blocked(op, "parallel_start", node.id)
+    if refused is not None:
+        return failed(refused)
     results: dict[str, BranchResult] = {}
 
     async def branch(index: int, edge: Edge) -> None:
@@ -75,7 +80,9 @@ async def run(visit: Visit) -> NodeOutcome:
     except _Enough:
         pass
     ordered = [results[edge.target] for edge in edges if edge.target in results]
-    return await _joined(visit, edges, ordered, join, policy)
+    captured = {each for result in ordered for each in visit.runtime.places[f"{op.path}/{result.id}"].captured}
+    outcome = await _joined(visit, edges, ordered, join, policy)
+    return outcome.but(captured=sorted(captured - visit.place.captured))
 
 
 async def _branch(visit: Visit, edge: Edge, index: int, join: str | None) -> BranchResult:
@@ -83,7 +90,8 @@ async def _branch(visit: Visit, edge: Edge, index: int, join: str | None) -> Bra
     runtime, op = visit.runtime, visit.op
     path = f"{op.path}/{edge.target}"
     state = _copied(visit.place.state)
-    place = Place(path, state, visit.place.work_dir, visit.place.worktree, edge)
+    captured = set(visit.place.captured)
+    place = Place(path, state, visit.place.work_dir, visit.place.worktree, edge, captured)
     runtime.places[path] = place
     # What belongs to one branch has a scope of its own, so that its events are told once in whatever order branches end.
     own = op.scope(f"+{edge.target}")
@@ -92,7 +100,7 @@ async def _branch(visit: Visit, edge: Edge, index: int, join: str | None) -> Bra
         place.worktree = await _own_worktree(visit, own, edge)
         place.work_dir = runtime.inside(place.worktree)
     scope = own if runtime.dialect.branch_walks else op
-    outcome, last = await _walk(visit, scope, place, runtime.graph.nodes[edge.target], join)
+    outcome, last = await _walk(visit, scope, own, place, runtime.graph.nodes[edge.target], join)
     head = await _commit_branch(visit, own, place, edge, outcome) if runtime.git else None
     result = BranchResult(
         id=edge.target,
@@ -104,6 +112,8 @@ async def _branch(visit: Visit, edge: Edge, index: int, join: str | None) -> Bra
         head_sha=head,
         context=dict(outcome.context_updates),
         last_node=last.id,
+        duration_ms=outcome.duration_ms,
+        retries=outcome.retries,
     )
     told = {
         "node_id": edge.target,
@@ -117,18 +127,22 @@ async def _branch(visit: Visit, edge: Edge, index: int, join: str | None) -> Bra
 
 
 async def _walk(
-    visit: Visit, scope: RunContext, place: Place, node: Node, join: str | None
+    visit: Visit, scope: RunContext, own: RunContext, place: Place, node: Node, join: str | None
 ) -> tuple[NodeOutcome, Node]:
     """The outcome of the branch's last node. Only a walking branch goes on after its first."""
     runtime = visit.runtime
     counts: dict[str, int] = {}
     while True:
         counts[node.id] = counts.get(node.id, 0) + 1
-        outcome = await visit_node(scope, runtime, place, node, counts[node.id])
+        outcome = await hooked_visit(scope, runtime, place, node, counts[node.id], beside=own)
         place.state.take(node.id, outcome)
+        if runtime.options.artifacts:
+            from perdure.graph.capture import capture
+
+            await capture(own, runtime, place, node, counts[node.id], outcome)
         if not runtime.dialect.branch_walks:
             return outcome, node
-        choice = await routing.choose(scope, runtime, place, node, outcome)
+        choice = await routing.choose(own, runtime, place, node, outcome)
         if (
             choice is None
             or choice.target == join
@@ -191,6 +205,7 @@ async def _joined(
         "parallel.completed",
         {"node_id": node.id, "success_count": len(good), "failure_count": len(bad), "results": shown},
     )
+    refused = await visit.runtime.hooks.blocked(op, "parallel_complete", node.id)
     updates: dict[str, Any] = {
         "parallel.results": shown,
         "parallel.branch_count": len(edges),
@@ -207,6 +222,8 @@ async def _joined(
             f"Branches of {node.id} changed the same files differently: {', '.join(conflicts)}.",
             context_updates=updates,
         )
+    if refused is not None:
+        return failed(refused, context_updates=updates)
     if not good:
         reasons = "; ".join(f"{each.id}: {each.failure or each.status}" for each in bad) or "no branch ended"
         if join is not None and visit.runtime.graph.nodes[join].handler == "parallel.fan_in":
