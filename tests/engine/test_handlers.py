@@ -1,6 +1,7 @@
 """What nodes do: commands, agents, gates, branches, timers, child workflows, dry runs."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -303,3 +304,20 @@ def test_a_manager_gives_up_after_its_cycles(graphs: Graphs) -> None:
     assert managed(graphs, "sleep 60", "manager.max_cycles=3") == "failed"
     [child] = graphs.store.child_runs(graphs.run_id)
     assert child.status == "cancelled"
+
+
+def test_managers_in_branches_have_each_a_child_of_their_own_and_see_it(graphs: Graphs) -> None:
+    graphs.answers["l"] = {"text": "x", "delay_ms": 60_000}
+    manager = 'shape=house, stack.child_workflow="kid.fabro", manager.poll_interval=50ms'
+    stop = 'manager.stop_condition="command.output contains ready"'
+    definition = graphs.definition(
+        f"fork [shape=component] join [shape=tripleoctagon] one [{manager}, {stop}] two [{manager}, {stop}] "
+        "start -> fork -> one -> join -> exit fork -> two -> join"
+    )
+    definition.files[f"{graphs.folder}|kid.fabro"] = f"{graphs.folder}/kid.fabro\n{KID % 'echo ready'}"
+    graphs.run_id = graphs.engine.submit(definition)
+
+    assert graphs.resume().status == "succeeded"
+    children = graphs.store.child_runs(graphs.run_id)
+    assert sorted(os.path.basename(child.run_dir) for child in children) == ["child-one", "child-two"]
+    assert {child.status for child in children} == {"cancelled"}

@@ -109,7 +109,7 @@ class _Watch:
 @operation("graph.look_at_child", effects=False)
 def look_at_child(op: OperationContext, _input: JSON) -> JSON:
     """The child's context as its last checkpoint shows it."""
-    path = os.path.join(op.run_dir, "nodes", *child_folder(op.path), "checkpoint.json")
+    path = os.path.join(op.run_dir, "nodes", *child_folder(op.path.rpartition("/")[0]), "checkpoint.json")
     try:
         with open(path, "rb") as file:
             values = msgspec.json.decode(file.read())["context_values"]
@@ -122,10 +122,12 @@ def _as_context(seen: JSON) -> dict[str, Any]:
     return seen if isinstance(seen, dict) else {}
 
 
-def child_folder(path: str) -> tuple[str, str]:
-    """Where a manager's child has its files, by the id of the manager's step."""
-    name, _, visit = path.split("/", maxsplit=1)[0].partition("@")
-    return (file_name(name) if not visit else f"{file_name(name)}-visit_{visit}"), "child"
+def child_folder(step_id: str) -> tuple[str, str]:
+    """Where a manager's child has its files, by the id of the manager's step. Managers in branches of one node have each their own."""
+    outer, _, inner = step_id.partition("/")
+    name, _, visit = outer.partition("@")
+    folder = f"{file_name(name)}-visit_{visit}" if visit else file_name(name)
+    return folder, f"child-{file_name(inner)}" if inner else "child"
 
 
 def child_definition(visit: Visit) -> GraphDefinition | NodeOutcome:
