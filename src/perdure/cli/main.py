@@ -137,6 +137,7 @@ def run(arguments: list[str]) -> int:
     settings = Settings()
     settings.as_json = "--json" in arguments or os.environ.get("PERDURE_JSON", "") not in ("", "0")
     try:
+        _check_text(arguments)
         result: Any = cli.main(args=arguments, prog_name="perdure", standalone_mode=False, obj=settings)
         sys.stdout.flush()
     except (click.exceptions.Abort, KeyboardInterrupt):
@@ -149,6 +150,16 @@ def run(arguments: list[str]) -> int:
     except Exception as error:  # noqa: BLE001 - the last resort: one line for people, all of it in a file or with --debug
         return _failed(error, settings)
     return result if isinstance(result, int) else 0
+
+
+def _check_text(arguments: list[str]) -> None:
+    """What is recorded is UTF-8, so what is given must be."""
+    for each in arguments:
+        if not each.isascii():
+            try:
+                each.encode()
+            except UnicodeEncodeError as error:
+                raise click.UsageError(f"The argument {each!a} is no UTF-8 text.") from error
 
 
 def _interrupted(settings: Settings) -> int:

@@ -126,7 +126,7 @@ def request_of(values: dict[str, Any]) -> Any:
         goal = _goal_in(values["goal_file"])
     return Request(
         workflow=values["workflow"],
-        cwd=os.getcwd(),
+        cwd=current_folder(),
         goal=goal,
         labels=values["labels"],
         variables=values["variables"],
@@ -143,6 +143,20 @@ def request_of(values: dict[str, Any]) -> Any:
         keep_worktree=values["keep_worktree"],
         dialect=values["dialect"],
     )
+
+
+def current_folder() -> str:
+    """The folder that the command was called in. Raises `EnvironmentFault` when it was removed, or has a name that is no text."""
+    from perdure.base.errors import EnvironmentFault
+
+    try:
+        folder = os.getcwd()
+        folder.encode()
+    except OSError as error:
+        raise EnvironmentFault("The current folder is not there any more.", hint="Change to another one.") from error
+    except UnicodeEncodeError as error:
+        raise EnvironmentFault(f"The name of the current folder is no UTF-8 text: {error.object!a}.") from error
+    return folder
 
 
 def _goal_in(path: str) -> str:

@@ -112,8 +112,9 @@ def cancel(state: State, row: RunRow, reason: str, limit_s: float) -> str:
 
 def _settle(state: State, row: RunRow, reason: str) -> None:
     """End a run that nobody executes, and before it the child runs that its owner left."""
-    from perdure.service.running import new_engine
+    from perdure.service.running import new_engine, relocated
 
+    row = relocated(state, row)
     for child in state.store.child_runs(row.run_id):
         if child.status not in SETTLED:
             _settle(state, child, reason)

@@ -91,6 +91,7 @@ def execute(
     Raises `DefinitionChanged`, and `WorkingFolderGone` when the folder that the run works in is not there."""
     engine = new_engine(state, park=park, watch=watch)
     change = change or Change()
+    row = relocated(state, row)
     changed = None
     if row.status not in SETTLED:
         recorded = recorded_definition(state, row)
@@ -107,6 +108,17 @@ def execute(
         ),
         on_signal,
     )
+
+
+def relocated(state: State, row: RunRow) -> RunRow:
+    """The run as it is to be executed: when the state home was moved, its new directory is remembered, and Git told of it."""
+    found = state.remember_place(row)
+    worktree = os.path.join(found.run_dir, "worktree")
+    if found.run_dir != row.run_dir and os.path.isdir(worktree):
+        from perdure.git.command import git
+
+        git(worktree, "worktree", "repair", check=False)
+    return found
 
 
 class Change(msgspec.Struct, frozen=True):

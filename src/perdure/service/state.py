@@ -61,8 +61,24 @@ class State:
         """Where the run's files are; a state home that was moved takes its runs with it."""
         if os.path.isdir(row.run_dir):
             return row.run_dir
-        moved = os.path.join(self.home.runs, os.path.basename(row.run_dir))
+        parent = self.store.find_run(row.parent) if row.parent is not None else None
+        if parent is not None:
+            moved = os.path.normpath(os.path.join(self.run_dir(parent), os.path.relpath(row.run_dir, parent.run_dir)))
+        else:
+            moved = os.path.join(self.home.runs, os.path.basename(row.run_dir))
         return moved if os.path.isdir(moved) else row.run_dir
+
+    def remember_place(self, row: RunRow) -> RunRow:
+        """The run, its child runs too, with the directory where its files are now remembered: before it is executed."""
+        run_dir = self.run_dir(row)
+        for child in self.store.child_runs(row.run_id):
+            self.remember_place(child)
+        if run_dir == row.run_dir:
+            return row
+        self.store.set_run_dir(row.no, run_dir)
+        found = self.store.find_run(row.run_id)
+        assert found is not None
+        return found
 
     def close(self) -> None:
         """Let go of the store."""

@@ -6,7 +6,7 @@ import os
 
 import click
 
-from perdure.cli.options import JSON_OPTION, pairs, settings_of, wants_json
+from perdure.cli.options import JSON_OPTION, current_folder, pairs, settings_of, wants_json
 from perdure.cli.output import print_json, tell
 
 
@@ -26,8 +26,8 @@ def validate(
     from perdure.service.workflows import find_workflow, load_file, read_settings
 
     home = find_state_home(settings_of(context).state_dir, os.environ)
-    path = find_workflow(workflow, os.getcwd(), home)
-    config, graph_path, _toml = read_settings(path, home, os.getcwd())
+    path = find_workflow(workflow, current_folder(), home)
+    config, graph_path, _toml = read_settings(path, home, current_folder())
     loaded, _files = load_file(graph_path, variables=config.variables | variables, dialect=dialect)
     if wants_json(context, as_json):
         print_json({"path": graph_path, "dialect": loaded.dialect.name, "diagnostics": loaded.diagnostics})
