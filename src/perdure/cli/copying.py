@@ -30,10 +30,10 @@ def copy_command(context: click.Context, kind: str, run: str, target: str | None
     """List the checkpoints, or make the new run."""
     from perdure.service.copying import copy_run, find_stop, stops_of
     from perdure.service.find import find_run
-    from perdure.service.state import open_state
+    from perdure.service.state import open_state, open_state_to_read
 
     as_json = wants_json(context, as_json)
-    state = open_state(settings_of(context).state_dir, os.environ)
+    state = (open_state_to_read if listing else open_state)(settings_of(context).state_dir, os.environ)
     try:
         row = find_run(state, run)
         stops = stops_of(state, row)
