@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from perdure.cli.output import duration, one_line, print_error, print_json, say, tell
+from perdure.cli.output import choices_of, duration, indented, one_line, print_error, print_json, say, tell
 from perdure.cli.progress import Progress
 from perdure.cli.terminal import TerminalInterviewer, is_interactive
 from perdure.service.running import EXIT_CODES
@@ -105,14 +105,14 @@ def print_summary(shown: dict[str, Any], *, quiet: bool = False) -> None:
         say(f"  Branch    {shown['run_branch']}")
     failure = shown.get("failure")
     if isinstance(failure, dict):
-        say(f"  Failure   {failure.get('message')}")
+        say(f"  Failure   {indented(str(failure.get('message')))}")
     output = shown.get("output")
     last = output.get("last_response") if isinstance(output, dict) else None
     if last:
         say(f"  Output    {one_line(str(last), 200)}")
     for question in shown.get("questions") or []:
         if not question["answered"]:
-            choices = " | ".join(f"{option['key']}" for option in question.get("options") or []) or "TEXT"
+            choices = choices_of(question)
             say(f"\n  Waits for a person: {question['text']}")
             say(
                 f"  Answer with  perdure answer {shown['run_id'][:12]} {choices}   then  perdure resume {shown['run_id'][:12]}"

@@ -65,6 +65,19 @@ def tell(text: str = "") -> None:
     click.echo(escaped(text), err=True)
 
 
+def indented(text: str) -> str:
+    """A text of several lines beside a word at the margin."""
+    return text.strip().replace("\n", "\n            ")
+
+
+def choices_of(question: dict[str, Any]) -> str:
+    """What may be given as an answer, in short."""
+    keys = [str(option["key"]) for option in question.get("options") or []]
+    if not keys and question.get("type") in ("yes_no", "confirmation"):
+        keys = ["yes", "no"]
+    return " | ".join(keys) or "TEXT"
+
+
 def duration(ms: float | None) -> str:
     """A time span for people."""
     if ms is None:

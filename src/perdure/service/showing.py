@@ -31,6 +31,11 @@ def show_run(state: State, row: RunRow) -> dict[str, Any]:
     shown["events"] = len(events)
     shown["questions"] = questions_of(state, row)
     shown["steps"] = _steps(state, events)
+    for step in shown["steps"]:
+        if step["status"] == "running" and any(
+            each["step"].startswith(f"{step['step']}/") for each in shown["questions"]
+        ):
+            step["status"] = "waiting"
     shown["children"] = [
         {"run_id": child.run_id, "name": child.name, "status": child.status}
         for child in state.store.child_runs(row.run_id)

@@ -13,6 +13,8 @@ from perdure.cli.output import duration, one_line, print_json, say, table, tell
 if TYPE_CHECKING:
     from perdure.service.listing import Listed
 
+_FOLDER = 30
+
 
 @click.command()
 @click.option("-a", "--all", "all_runs", is_flag=True, help="Settled runs too.")
@@ -77,7 +79,7 @@ def _print_table(rows: list[Listed], all_runs: bool, missing: frozenset[str]) ->
             row.run_id[:12],
             one_line(row.name, 24),
             row.status + _remark(row, missing),
-            one_line(_short(row.working_directory or "-"), 30),
+            _short(one_line(row.working_directory or "-", 4_096)),
             duration(row.duration_ms),
             row.created_at[:16].replace("T", " "),
             one_line(str(row.goal), 50),
@@ -94,5 +96,7 @@ def _remark(row: Listed, missing: frozenset[str]) -> str:
 
 
 def _short(path: str) -> str:
+    """The folder as a person would write it; of a long one its end, which tells more than its beginning."""
     home = os.path.expanduser("~")
-    return f"~{path[len(home) :]}" if path.startswith(f"{home}{os.sep}") else path
+    path = f"~{path[len(home) :]}" if path.startswith(f"{home}{os.sep}") else path
+    return path if len(path) <= _FOLDER else f"…{path[1 - _FOLDER :]}"

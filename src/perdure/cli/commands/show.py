@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from perdure.cli.options import JSON_OPTION, RUN_ARGUMENT, settings_of, wants_json
-from perdure.cli.output import duration, one_line, print_json, say
+from perdure.cli.output import choices_of, duration, indented, one_line, print_json, say
 
 _MARKS = {
     "succeeded": "✓",
@@ -16,6 +16,7 @@ _MARKS = {
     "failed": "✗",
     "running": "…",
     "interrupted": "!",
+    "waiting": "?",
     "skipped": "-",
 }
 
@@ -59,17 +60,22 @@ def _print(shown: dict[str, Any]) -> None:
         if step["failure"]:
             say(f"      {one_line(step['failure'], 150)}")
     for question in shown["questions"]:
-        state = "answered; resume to go on" if question["answered"] else "waits for a person"
-        say(f"  ? {question['step']}: {one_line(question['text'], 100)}  ({state})")
+        say(f"  ? {question['step']}: {one_line(question['text'], 100)}{' (answered)' if question['answered'] else ''}")
     for notice in shown["notices"]:
         say(f"  {notice.get('level')}: {one_line(str(notice.get('message')), 150)}")
     failure = shown.get("failure")
     if isinstance(failure, dict):
-        say(f"  Failure   {failure.get('message')}")
+        say(f"  Failure   {indented(str(failure.get('message')))}")
     _print_way_on(shown)
 
 
 def _print_way_on(shown: dict[str, Any]) -> None:
+    open_now = [question for question in shown["questions"] if not question["answered"]]
+    for question in open_now:
+        which = f" --question {question['question_id']}" if len(open_now) > 1 else ""
+        say(f"  Answer with  perdure answer {shown['run_id'][:12]} {choices_of(question)}{which}")
+    if shown["status"] == "waiting" and not open_now and not shown["owner"]:
+        say(f"  Go on with  perdure resume {shown['run_id'][:12]}")
     verb = {"submitted": "start", "interrupted": "resume", "paused": "resume"}.get(shown["status"])
     if verb is not None:
         say(f"  Go on with  perdure {verb} {shown['run_id'][:12]}")
