@@ -182,12 +182,13 @@ class Run:
 
 
 class Frame:
-    """A place where a run is at work: its interpreter, or one operation."""
+    """A place where a run is at work: its interpreter, or one operation, with as many strands as it has branches under way."""
 
-    __slots__ = ("_run", "_waits")
+    __slots__ = ("_run", "_strands", "_waits")
 
     def __init__(self, run: Run) -> None:
         self._run = run
+        self._strands = 1
         self._waits = 0
 
     @property
@@ -201,17 +202,29 @@ class Frame:
         return self._run.stop or self._run.parent_stop
 
     def wait_begins(self) -> None:
-        """This place waits for a step inside it, a question or a time; several may be waited for at once."""
-        if self._waits == 0:
-            self._run.executing -= 1
-            if self._run.executing <= 0:
-                self._run.may_be_idle()
-        self._waits += 1
+        """A strand of this place waits for a step inside it, a question or a time; one may wait for several at once."""
+        self._change(0, 1)
 
     def wait_ends(self) -> None:
         """One wait is over."""
-        self._waits -= 1
-        if self._waits == 0:
-            if self._run.executing <= 0:
-                self._run.is_at_work()
-            self._run.executing += 1
+        self._change(0, -1)
+
+    def branch_begins(self) -> None:
+        """One more strand is at work in this place."""
+        self._change(1, 0)
+
+    def branch_ends(self) -> None:
+        """A strand came to its end; whoever gathers the strands still waits."""
+        self._change(-1, 0)
+
+    def _change(self, strands: int, waits: int) -> None:
+        run = self._run
+        before = max(0, self._strands - self._waits)
+        self._strands += strands
+        self._waits += waits
+        more = max(0, self._strands - self._waits) - before
+        if more > 0 and run.executing <= 0:
+            run.is_at_work()
+        run.executing += more
+        if more < 0 and run.executing <= 0:
+            run.may_be_idle()

@@ -208,11 +208,23 @@ class Scope:
         results: list[Any] = [None] * len(branches)
         turn = iter(enumerate(branches))
 
+        left = count
+
         async def worker() -> None:
-            for index, branch in turn:
-                results[index] = await branch()
+            nonlocal left
+            try:
+                for index, branch in turn:
+                    results[index] = await branch()
+            finally:
+                left -= 1
+                if left:
+                    # The last one leaves its strand to whoever gathers, so that the run never looks idle between the two.
+                    self._frame.branch_ends()
 
         self._run.engine.committer.strands += count - 1
+        for _ in range(count):
+            self._frame.branch_begins()
+        self._frame.wait_begins()
         try:
             async with asyncio.TaskGroup() as group:
                 for _ in range(count):
@@ -220,6 +232,9 @@ class Scope:
         except BaseExceptionGroup as errors:
             raise _first_error(errors) from errors
         finally:
+            self._frame.wait_ends()
+            for _ in range(max(left, 1)):  # a worker that was cancelled before it began has not ended its own
+                self._frame.branch_ends()
             self._run.engine.committer.strands -= count - 1
         return results
 

@@ -290,3 +290,49 @@ def test_an_owner_that_was_taken_over_writes_nothing_more(bench: Bench) -> None:
     with pytest.raises(ClaimLost):
         bench.execute(run_id)
     assert calls["two"] == 0
+
+
+async def two_gates(run: RunContext) -> Outcome:
+    async def branch(name: str) -> None:
+        await run.ask(f"gate-{name}", GO)
+        await run.step(f"after-{name}", "test.touch", name)
+
+    await run.gather([lambda name=name: branch(name) for name in ("left", "right")])  # type: ignore[misc]
+    return Outcome("succeeded")
+
+
+def test_a_run_parks_again_when_one_of_two_branches_has_ended(bench: Bench) -> None:
+    bench.engine = bench.new_engine(park=True)
+    run_id = bench.submit(two_gates)
+    assert bench.execute(run_id).status == "waiting"
+    row = bench.store.find_run(run_id)
+    assert row is not None
+    left, right = bench.store.open_questions(row.no)
+
+    assert bench.engine.answer(right.question_id, Answer("selected", ["y"]))
+    assert bench.execute(run_id).status == "waiting"
+    assert calls == {"right": 1}
+    assert bench.engine.answer(left.question_id, Answer("selected", ["y"]))
+    assert bench.execute(run_id).status == "succeeded"
+    assert calls == {"right": 1, "left": 1}
+
+
+async def a_gate_beside_work(run: RunContext) -> Outcome:
+    async def ask() -> None:
+        await run.ask("gate", GO)
+
+    async def work() -> None:
+        for turn in range(5):
+            await run.step("work", "test.touch", turn)
+            for _ in range(20):
+                await asyncio.sleep(0)
+
+    await run.gather([ask, work])
+    return Outcome("succeeded")
+
+
+def test_a_run_does_not_park_while_a_branch_is_between_two_steps(bench: Bench) -> None:
+    bench.engine = bench.new_engine(park=True)
+    assert bench.execute(bench.submit(a_gate_beside_work)).status == "waiting"
+
+    assert calls == {str(turn): 1 for turn in range(5)}
