@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from perdure.agents.backend import BackendError, TurnResult
+from perdure.agents.backend import AgentResult, BackendError
 
 _TEXTS = ("text", "response", "result")
 _TOKENS = {
@@ -25,16 +25,16 @@ _TOKENS = {
 }
 
 
-def parse_answer(printed: str) -> TurnResult:
+def parse_answer(printed: str) -> AgentResult:
     """The answer in what a program printed. Raises `BackendError` when its object says that it failed, or says something unclear
     about the way on."""
     text = printed.strip()
     found = _object_of(text)
     if found is None:
-        return TurnResult(text)
+        return AgentResult(text)
     said = next((found[key] for key in _TEXTS if isinstance(found.get(key), str)), None)
     if said is None:
-        return TurnResult(text)
+        return AgentResult(text)
     if found.get("is_error") is True:
         raise BackendError(f"The program says that it failed: {said[-1_000:]}", failure_class=None, partial=said)
     directive = found if found.get("directive") is None else found["directive"]
@@ -43,7 +43,7 @@ def parse_answer(printed: str) -> TurnResult:
         raise BackendError(message, partial=said)
     files = found.get("files_touched")
     model = found.get("model")
-    return TurnResult(
+    return AgentResult(
         text=said,
         directive=directive,
         usage=_usage_of(found),

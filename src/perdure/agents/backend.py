@@ -9,13 +9,17 @@ import msgspec
 
 from perdure.base.errors import PerdureError, Refused
 from perdure.base.jsonvalue import JSON
+from perdure.kernel.context import OperationContext
 from perdure.kernel.outcome import FailureClass
 from perdure.sandbox.command import Filter
 from perdure.sandbox.groups import Group
 
 
-class TurnRequest(msgspec.Struct, frozen=True):
-    """What an agent is asked, and where it works. `timeout_ms` None is for ever; an empty text or None is not asked for."""
+class AgentRequest(msgspec.Struct, frozen=True):
+    """What an agent is asked, and where it works. `timeout_ms` None is for ever; an empty text or None is not asked for.
+
+    `conversation` is what the result of an earlier request on the same thread said, so that the backend goes on in it; None begins anew.
+    """
 
     prompt: str
     node_id: str
@@ -32,12 +36,14 @@ class TurnRequest(msgspec.Struct, frozen=True):
     env: Mapping[str, str]
     timeout_ms: int | None
     max_tokens: int | None
+    conversation: JSON = None
 
 
-class TurnContext(msgspec.Struct, frozen=True):
-    """What a backend may use: a scratch path, a filter for secrets, whom to tell that a process began, and a way to keep a
-    finished file in the log (the file may be gone then)."""
+class AgentContext(msgspec.Struct, frozen=True):
+    """What a backend may use: the operation that it works for, a scratch path, a filter for secrets, whom to tell that a process
+    began, and a way to keep a finished file in the log (the file may be gone then)."""
 
+    op: OperationContext
     scratch: str
     new_filter: Callable[[], Filter] | None
     on_started: Callable[[Group], Awaitable[None]] | None
@@ -56,8 +62,11 @@ class ProgramReport(msgspec.Struct, frozen=True):
     stdout: JSON = None
 
 
-class TurnResult(msgspec.Struct, frozen=True):
-    """What came back. `directive` is an object with what the backend says about the way on, apart from the text."""
+class AgentResult(msgspec.Struct, frozen=True):
+    """What came back. `directive` is an object with what the backend says about the way on, apart from the text.
+
+    `conversation` is what the backend needs to go on in this conversation later, small: an id, not a history.
+    """
 
     text: str
     directive: dict[str, Any] | None = None
@@ -65,6 +74,7 @@ class TurnResult(msgspec.Struct, frozen=True):
     files_touched: list[str] = []
     model: str | None = None
     report: ProgramReport | None = None
+    conversation: JSON = None
 
 
 class BackendError(PerdureError):
@@ -94,7 +104,7 @@ class BackendError(PerdureError):
 class Backend(Protocol):
     """Answers one prompt at a time."""
 
-    async def run(self, request: TurnRequest, turn: TurnContext) -> TurnResult:
+    async def run(self, request: AgentRequest, turn: AgentContext) -> AgentResult:
         """The answer. Raises `BackendError`."""
 
 

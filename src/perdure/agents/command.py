@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from perdure.agents.answer import parse_answer
-from perdure.agents.backend import BackendError, ProgramReport, TurnContext, TurnRequest, TurnResult
+from perdure.agents.backend import AgentContext, AgentRequest, AgentResult, BackendError, ProgramReport
 from perdure.base.errors import EnvironmentFault
 from perdure.disk.atomic import write_new
 from perdure.sandbox.command import CommandMissing, CommandResult, CommandSpec, run_command, tail_text
@@ -33,7 +33,7 @@ class CommandBackend:
     def __init__(self, argv: Sequence[str]) -> None:
         self._argv = list(argv)
 
-    async def run(self, request: TurnRequest, turn: TurnContext) -> TurnResult:
+    async def run(self, request: AgentRequest, turn: AgentContext) -> AgentResult:
         """The program's answer. An exit code other than 0 is a failure, whatever it printed or left behind."""
         prompt = request.prompt.encode("utf-8", "replace")
         prompt_file, stdout, stderr = (f"{turn.scratch}.{name}" for name in ("prompt", "stdout", "stderr"))
@@ -58,7 +58,7 @@ class CommandBackend:
                 with suppress(FileNotFoundError):
                     os.unlink(path)
 
-    def _answer(self, request: TurnRequest, turn: TurnContext, result: CommandResult) -> TurnResult:
+    def _answer(self, request: AgentRequest, turn: AgentContext, result: CommandResult) -> AgentResult:
         """What the program said, once it has ended."""
         text, is_whole = _read_answer(f"{turn.scratch}.stdout")
         errors = tail_text(f"{turn.scratch}.stderr").strip()
@@ -93,7 +93,7 @@ class CommandBackend:
         except BackendError as error:
             error.report = report
             raise
-        return TurnResult(answer.text, answer.directive, answer.usage, answer.files_touched, answer.model, report)
+        return AgentResult(answer.text, answer.directive, answer.usage, answer.files_touched, answer.model, report)
 
 
 def _ending(exit_code: int | None) -> str:
@@ -102,7 +102,7 @@ def _ending(exit_code: int | None) -> str:
     return f"ended with exit code {exit_code}"
 
 
-def _environment(request: TurnRequest, prompt_file: str) -> dict[str, str]:
+def _environment(request: AgentRequest, prompt_file: str) -> dict[str, str]:
     """The variables of this turn. Those of a run around this one are not the agent's, and what nobody asked for is not set."""
     values = (
         request.run_id, request.node_id, str(request.visit), str(request.attempt), request.model, request.provider,

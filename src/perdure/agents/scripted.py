@@ -16,7 +16,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from perdure.agents.backend import BackendError, TurnContext, TurnRequest, TurnResult
+from perdure.agents.backend import AgentContext, AgentRequest, AgentResult, BackendError
 from perdure.base.errors import Refused
 
 
@@ -67,7 +67,7 @@ class ScriptedBackend:
             hint = 'The form: {"answers": {"NODE": "text", "*": {"text": "..."}}}.'
             raise Refused(f"The answers {path} cannot be used: {error}.", hint=hint) from error
 
-    async def run(self, request: TurnRequest, turn: TurnContext) -> TurnResult:
+    async def run(self, request: AgentRequest, turn: AgentContext) -> AgentResult:
         """The answer for this node, visit and attempt. Raises `BackendError` when there is none, or it is a failure."""
         answer = self._find(request)
         if answer.delay_ms:
@@ -83,9 +83,9 @@ class ScriptedBackend:
             _write(request.cwd, name, content)
         if answer.exit_code:
             raise BackendError(f"The script ends with exit code {answer.exit_code}.", partial=answer.text)
-        return TurnResult(answer.text, answer.directive, answer.usage, list(answer.files))
+        return AgentResult(answer.text, answer.directive, answer.usage, list(answer.files))
 
-    def _find(self, request: TurnRequest) -> Answer:
+    def _find(self, request: AgentRequest) -> Answer:
         found: str | Answer | list[Any] | None = self._answers.get(request.node_id, self._answers.get("*"))
         for number in (request.visit, request.attempt):
             if isinstance(found, list):

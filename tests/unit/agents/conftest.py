@@ -4,13 +4,14 @@ import asyncio
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import pytest
 
-from perdure.agents.backend import Backend, TurnContext, TurnRequest, TurnResult
+from perdure.agents.backend import AgentContext, AgentRequest, AgentResult, Backend
 from perdure.base.masking import Masker
+from perdure.kernel.context import OperationContext
 from perdure.sandbox.groups import Group
 
 
@@ -26,8 +27,8 @@ class Turns:
         self.started: list[Group] = []
         self.secrets: list[str] = []
 
-    def request(self, **changes: Any) -> TurnRequest:
-        request = TurnRequest(
+    def request(self, **changes: Any) -> AgentRequest:
+        request = AgentRequest(
             prompt="Mend it.",
             node_id="fix",
             run_id="RUN",
@@ -46,19 +47,20 @@ class Turns:
         )
         return msgspec.structs.replace(request, **changes)
 
-    def context(self) -> TurnContext:
+    def context(self) -> AgentContext:
         async def on_started(group: Group) -> None:
             self.started.append(group)
 
         mask = Masker(self.secrets)
-        return TurnContext(
+        return AgentContext(
+            op=cast("OperationContext", None),
             scratch=str(self.scratch / "fix.1"),
             new_filter=mask.stream,
             on_started=on_started,
             keep_text=lambda path: Path(path).read_text(errors="replace"),
         )
 
-    def ask(self, backend: Backend, **changes: Any) -> TurnResult:
+    def ask(self, backend: Backend, **changes: Any) -> AgentResult:
         return asyncio.run(backend.run(self.request(**changes), self.context()))
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from perdure.agents.backend import BackendError, ProgramReport, TurnContext, TurnRequest, TurnResult, find_backend
+from perdure.agents.backend import AgentContext, AgentRequest, AgentResult, BackendError, ProgramReport, find_backend
 from perdure.graph.directive import WORDS, apply_directive, find_directive
 from perdure.graph.failures import classify
 from perdure.graph.outcome import NodeOutcome, failed, try_again
@@ -38,7 +38,7 @@ async def run(visit: Visit) -> NodeOutcome:
     backend = find_backend(name, options.command, options.script)
     provider_used = {"mode": name, "provider": node.text("provider") or options.provider, "model": _model(visit)}
     visit.op.emit("step.prompt", {"node_id": node.id, "text": prompt, "provider_used": provider_used}, again=True)
-    request = TurnRequest(
+    request = AgentRequest(
         prompt=prompt,
         node_id=node.id,
         run_id=visit.runtime.run_id,
@@ -101,7 +101,7 @@ def _model(visit: Visit) -> str:
     return str(visit.node.text("model") or visit.runtime.options.model or visit.runtime.graph.text("default_model"))
 
 
-def _turn_context(visit: Visit) -> TurnContext:
+def _turn_context(visit: Visit) -> AgentContext:
     op = visit.op
 
     async def started(group: Group) -> None:
@@ -109,7 +109,8 @@ def _turn_context(visit: Visit) -> TurnContext:
         op.emit("agent.cli.started", about, again=True)
         await op.flush()
 
-    return TurnContext(
+    return AgentContext(
+        op=op,
         scratch=visit.spool("agent"),
         new_filter=op.mask.stream if op.mask is not None else None,
         on_started=started,
@@ -117,7 +118,7 @@ def _turn_context(visit: Visit) -> TurnContext:
     )
 
 
-def _outcome(visit: Visit, result: TurnResult, left_before: object) -> NodeOutcome:
+def _outcome(visit: Visit, result: AgentResult, left_before: object) -> NodeOutcome:
     node, text = visit.node, result.text
     updates = {f"response.{node.id}": text, "last_response": text[:LAST_RESPONSE], "last_stage": node.id}
     outcome = NodeOutcome(

@@ -1,0 +1,3 @@
+"""Where a model's turn happens: one adapter a file, behind the one protocol of `protocol.py`.
+
+An adapter speaks one wire format and nothing else: no loop, no tools, no retries, no files. Those are the agent's."""
