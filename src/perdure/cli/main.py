@@ -33,6 +33,7 @@ COMMANDS = {
     "fork": ("perdure.cli.commands.fork:fork", "Branch off: a new run from a checkpoint of another."),
     "rm": ("perdure.cli.commands.rm:rm", "Remove settled runs."),
     "prune": ("perdure.cli.commands.prune:prune", "Remove old settled runs; shows them first."),
+    "models": ("perdure.cli.commands.models:models", "List the models that a backend has."),
     "export": ("perdure.cli.commands.export:export", "Copy a run as files into a folder."),
     "rebuild": (
         "perdure.cli.commands.rebuild:rebuild",

@@ -27,6 +27,7 @@ class Config(msgspec.Struct, frozen=True, omit_defaults=True):
     backend: str = ""
     command: str = ""
     script: str = ""
+    base_url: str = ""
     worktree_mode: str = ""
     setup: list[str] = []
     setup_timeout_ms: int = 0
@@ -86,6 +87,7 @@ def parse_config(value: dict[str, Any], path: str) -> Config:
             backend=_text(backend.get("name")),
             command=_text(backend.get("command")),
             script=_text(backend.get("script")),
+            base_url=_text(backend.get("base_url")),
             worktree_mode=_text(_table(sandbox, "local").get("worktree_mode")),
             setup=_texts("commands", setup),
             setup_timeout_ms=int(setup.get("timeout_ms", 0)),

@@ -108,14 +108,17 @@ class LocalModel:
 
 def _start(weights: str, key: str) -> subprocess.Popen[bytes]:
     """The server's process. It ends when its standard input does, so it cannot outlive this one. The key keeps others out."""
-    return subprocess.Popen(  # noqa: S603 - this very program
+    server = subprocess.Popen(  # noqa: S603 - this very program
         [sys.executable, "-m", "perdure.llm.local_server", weights, str(_CONTEXT)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
-        env={**os.environ, "PERDURE_LOCAL_KEY": key},
         start_new_session=True,
     )
+    assert server.stdin is not None
+    server.stdin.write(f"{key}\n".encode())
+    server.stdin.flush()
+    return server
 
 
 def _address(server: subprocess.Popen[bytes]) -> str:
@@ -131,7 +134,7 @@ def _address(server: subprocess.Popen[bytes]) -> str:
         watch.cancel()
     if not line.startswith("http://127.0.0.1:"):
         code = server.poll()
-        hint = "It needs about 350 MB of memory; `python -m perdure.llm.local_server FILE 4096` shows what it says."
+        hint = "It needs about 350 MB of memory; `python -m perdure.llm.local_server FILE 4096 <<< key` shows what it says."
         raise ModelError("PROVIDER_ERROR", f"The local model's server did not start (exit code {code}).", hint=hint)
     return line
 

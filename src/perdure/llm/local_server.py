@@ -1,6 +1,7 @@
 """The process that holds the local model: `python -m perdure.llm.local_server WEIGHTS CONTEXT`.
 
-It prints its address and serves until its standard input ends, which it does when whoever started it is gone.
+The first line of its standard input is the key that clients must send. It prints its address and serves until its standard input
+ends, which it does when whoever started it is gone.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ def main(arguments: list[str]) -> int:
     settings.n_parallel = 1
     settings.port = 0
     settings.hostnames = ["127.0.0.1"]
-    settings.api_keys = [os.environ.pop("PERDURE_LOCAL_KEY", "none")]
+    settings.api_keys = [sys.stdin.buffer.readline().decode("ascii").strip()]
     # More threads wait for each other by spinning, and crawl when the machine has other work.
     settings.cpuparams.n_threads = 1
     settings.cpuparams_batch.n_threads = 1

@@ -59,7 +59,7 @@ def read_overrides(path: str) -> dict[str, Price]:
         found = msgspec.json.decode(content, type=dict[str, Price])
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise BadPrices(
-            f"{path} cannot be used: {error}.", hint="docs/reference/prices.md shows the format."
+            f"{path} cannot be used: {error}.", hint="docs/reference/backend-models.md shows the format."
         ) from error
     for name, price in found.items():
         if any(

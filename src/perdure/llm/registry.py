@@ -93,8 +93,13 @@ def _vendors_model(endpoint: Endpoint) -> Model:
     return AnthropicModel(endpoint)
 
 
+def url_from(name: str, environ: Mapping[str, str]) -> str:
+    """The base URL that the environment has for a backend, "" for none."""
+    return next((environ[each] for each in _BASE_URLS.get(name, ()) if environ.get(each)), "")
+
+
 def _url(name: str, given: str, environ: Mapping[str, str]) -> str:
-    named = given or next((environ[each] for each in _BASE_URLS[name] if environ.get(each)), "")
+    named = given or url_from(name, environ)
     try:
         parts = urlsplit(named)
         is_fit = not named or (parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0)
