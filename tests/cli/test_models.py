@@ -43,6 +43,20 @@ def test_a_key_may_lie_in_the_state(perdure: Callable[..., Any], state_home: Pat
         perdure("models", "anthropic", env={"ANTHROPIC_BASE_URL": provider.url}).succeeded()
 
 
+def test_a_key_in_the_state_is_masked_in_what_a_run_writes(
+    perdure: Callable[..., Any], state_home: Path, tmp_path: Path
+) -> None:
+    (state_home / "auth").mkdir(parents=True, mode=0o700)
+    (state_home / "auth" / "openai").write_text("plain-words-key\n")
+    graph = 'digraph G { start [shape=Mdiamond]; exit [shape=Msquare]; a [shape=parallelogram, script="echo plain-words-key"]; start -> a -> exit }'
+    (tmp_path / "graph.fabro").write_text(graph)
+    perdure("run", "graph.fabro").succeeded()
+    written = b"".join(path.read_bytes() for path in state_home.rglob("stdout.log"))
+
+    assert b"[masked]" in written
+    assert b"plain-words-key" not in written
+
+
 def test_a_missing_key_is_an_error_of_the_environment_that_names_both_ways(
     perdure: Callable[..., Any], state_home: Path
 ) -> None:

@@ -7,13 +7,17 @@ import sys
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
+import msgspec
 import psutil
 import pytest
 
 from perdure.base.errors import EnvironmentFault
+from perdure.llm.anthropic import AnthropicModel
 from perdure.llm.local import SLUG, LocalModel, find_weights
-from perdure.llm.protocol import Message, ModelError, ModelRequest
+from perdure.llm.openai import OpenAIModel
+from perdure.llm.protocol import Message, Model, ModelError, ModelRequest
 from perdure.llm.registry import find_model
+from perdure.llm.transport import Endpoint
 
 T = TypeVar("T")
 
@@ -112,9 +116,35 @@ def test_another_model_is_not_made_up() -> None:
         _use(lambda model: model.turn(ModelRequest("gpt-5", ASK), lambda *_: None))
 
 
+def test_a_real_server_is_understood_on_all_wires() -> None:
+    """llama.cpp serves Chat Completions, Responses and Messages, each read by its adapter and the vendor's library."""
+
+    async def work(local: LocalModel) -> None:
+        endpoint = (await local._started())._endpoint
+        root = endpoint.base_url.removesuffix("/v1")
+        adapters: tuple[Model, ...] = (
+            OpenAIModel(Endpoint("openai", f"{root}/v1", endpoint.key)),
+            AnthropicModel(Endpoint("anthropic", root, endpoint.key)),
+        )
+        for model in adapters:
+            heard: list[str] = []
+            request = ModelRequest(SLUG, ASK, max_output_tokens=60, parameters={"temperature": 0})
+            first = await model.turn(request, lambda _kind, text, heard=heard: heard.append(text))  # type: ignore[misc]
+            again = (*ASK, first.message, Message("user", "Say it again."))
+            second = await model.turn(msgspec.structs.replace(request, messages=again), lambda *_: None)
+            await model.close()
+
+            assert "".join(heard) == first.message.text != ""
+            assert first.usage is not None
+            assert second.message.text
+
+    _use(work)
+
+
 def test_its_server_ends_with_the_process_that_started_it() -> None:
     program = """
 import asyncio, sys
+from perdure.llm.anthropic import AnthropicModel
 from perdure.llm.local import LocalModel
 from perdure.llm.protocol import Message, ModelRequest
 async def main():

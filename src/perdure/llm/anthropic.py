@@ -11,8 +11,8 @@ from typing import Any
 from perdure.llm.anthropic_stream import WIRE, Reading
 from perdure.llm.protocol import Message, ModelInfo, ModelRequest, ModelTurn, OnDelta, ToolCall
 from perdure.llm.sse import events
-from perdure.llm.text import arguments_object, clean, parse_object
-from perdure.llm.transport import Endpoint, Progress, checked_effort, explained, new_client
+from perdure.llm.text import arguments_object, as_count, as_objects, clean, parse_object
+from perdure.llm.transport import Endpoint, Progress, check_content, checked_effort, explained, new_client
 
 EFFORTS = ("low", "medium", "high", "max")
 MAX_TURN_TOKENS = 16_384
@@ -48,6 +48,7 @@ class AnthropicModel:
         async with explained(self._endpoint, reading.progress, (AnthropicError,)):
             opened = self._client.messages.with_streaming_response.create(**body)
             async with opened as response:
+                check_content(self._endpoint, response.headers)
                 async for event in events(response.iter_bytes()):
                     if event.data:
                         reading.take(parse_object(event.data))
@@ -58,14 +59,26 @@ class AnthropicModel:
         from anthropic import AnthropicError
 
         found: list[ModelInfo] = []
+        after = ""
         async with explained(self._endpoint, Progress(), (AnthropicError,)):
-            async for each in self._client.models.list(limit=1000):
-                window = getattr(each, "max_input_tokens", None)
-                found.append(ModelInfo(each.id, each.display_name or each.id, window))
-        return found
+            while True:
+                asked = self._client.models.with_raw_response
+                response = await (asked.list(limit=1000, after_id=after) if after else asked.list(limit=1000))
+                check_content(self._endpoint, response.headers)
+                page = parse_object(response.http_response.content.decode("utf-8", "replace"))
+                found += [_info(row) for row in as_objects(page.get("data")) if row.get("id")]
+                last = str(page.get("last_id") or "")
+                # A server that says the same page again would go on for ever.
+                if not page.get("has_more") or last in ("", after):
+                    return found
+                after = last
 
     async def close(self) -> None:
         await self._client.close()
+
+
+def _info(row: dict[str, Any]) -> ModelInfo:
+    return ModelInfo(str(row["id"]), str(row.get("display_name") or row["id"]), as_count(row.get("max_input_tokens")))
 
 
 def request_body(request: ModelRequest) -> dict[str, Any]:

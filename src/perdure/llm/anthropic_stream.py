@@ -6,7 +6,7 @@ from typing import Any
 
 from perdure.llm import failures
 from perdure.llm.protocol import DeltaKind, Message, ModelTurn, OnDelta, StopReason, ToolCall, Usage
-from perdure.llm.text import NotWhole, parse_object
+from perdure.llm.text import NotWhole, as_count, as_object, as_objects, parse_object
 from perdure.llm.transport import Endpoint, Progress, check_model
 
 WIRE = "anthropic.messages"
@@ -45,17 +45,17 @@ class Reading:
 
     def take(self, event: dict[str, Any]) -> None:
         """One event. Raises `ModelError` for one that says that the answer failed."""
-        kind = event.get("type", "")
+        kind = str(event.get("type", ""))
         if kind == "content_block_delta":
-            self._grow(event.get("index", 0), event.get("delta") or {})
+            self._grow(as_count(event.get("index")) or 0, as_object(event.get("delta")))
         elif kind == "content_block_start":
             self.progress.had_output = True
-            self._blocks[event.get("index", 0)] = dict(event.get("content_block") or {})
+            self._blocks[as_count(event.get("index")) or 0] = dict(as_object(event.get("content_block")))
         elif kind == "message_start":
-            self._begin(event.get("message") or {})
+            self._begin(as_object(event.get("message")))
         elif kind == "message_delta":
             self._count(event.get("usage"))
-            self._stop = str((event.get("delta") or {}).get("stop_reason") or self._stop)
+            self._stop = str(as_object(event.get("delta")).get("stop_reason") or self._stop)
         elif kind == "message_stop":
             self._is_complete = True
         elif kind == "error":
@@ -77,7 +77,7 @@ class Reading:
     def _count(self, usage: Any) -> None:
         """Counters are totals so far: what comes later replaces what came before."""
         if isinstance(usage, dict):
-            self._counted |= {key: value for key, value in usage.items() if isinstance(value, int)}
+            self._counted |= {key: value for key, value in usage.items() if as_count(value) is not None}
             named = {ours: self._counted.get(theirs) for ours, theirs in _COUNTERS.items()}
             self.progress.usage = Usage(**named)
 
@@ -94,7 +94,7 @@ class Reading:
         elif kind == "input_json_delta":
             self._arguments[index] = self._arguments.get(index, "") + str(delta.get("partial_json", ""))
         elif kind == "citations_delta":
-            block["citations"] = [*(block.get("citations") or ()), delta.get("citation")]
+            block["citations"] = [*as_objects(block.get("citations")), delta.get("citation")]
 
     def turn(self) -> ModelTurn:
         """The whole answer. Raises `ModelError` when its end did not come, or when the provider cut it."""
@@ -136,7 +136,7 @@ def _call(block: dict[str, Any], written: str) -> ToolCall:
 def _input(block: dict[str, Any], written: str) -> dict[str, Any]:
     """The arguments as an object, which is how they must be replayed."""
     if not written.strip():
-        return dict(block.get("input") or {})
+        return dict(as_object(block.get("input")))
     try:
         return parse_object(written)
     except NotWhole:

@@ -8,7 +8,7 @@ from typing import Any
 from perdure.llm import failures
 from perdure.llm.protocol import Message, ModelTurn, OnDelta, StopReason, ToolCall, Usage
 from perdure.llm.sse import ServerEvent
-from perdure.llm.text import parse_object
+from perdure.llm.text import as_count, as_object, as_objects, parse_object
 from perdure.llm.transport import Endpoint, Progress
 
 WIRE = "openai.chat"
@@ -58,8 +58,8 @@ class Reading:
         self._model = str(chunk.get("model") or self._model)
         self._id = str(chunk.get("id") or self._id)
         self.progress.usage = read_usage(chunk.get("usage")) or self.progress.usage
-        for choice in chunk.get("choices") or ():
-            self._take_delta(choice.get("delta") or choice.get("message") or {})
+        for choice in as_objects(chunk.get("choices")):
+            self._take_delta(as_object(choice.get("delta") or choice.get("message")))
             self._finish = str(choice.get("finish_reason") or self._finish)
 
     def _take_delta(self, delta: dict[str, Any]) -> None:
@@ -77,7 +77,7 @@ class Reading:
         if isinstance(delta.get("refusal"), str) and delta["refusal"]:
             self._refusal += delta["refusal"]
             self._say("text", delta["refusal"])
-        for each in delta.get("tool_calls") or ():
+        for each in as_objects(delta.get("tool_calls")):
             self._take_call(each)
 
     def _say(self, kind: Any, text: str) -> None:
@@ -87,7 +87,7 @@ class Reading:
     def _take_call(self, delta: dict[str, Any]) -> None:
         """A piece of a tool call. Some servers leave the index out, some give every call the index 0."""
         self.progress.had_output = True
-        function = delta.get("function") or {}
+        function = as_object(delta.get("function"))
         call = self._find_call(delta.get("index"), str(delta.get("id") or ""), str(function.get("name") or ""))
         call["name"] = call["name"] or str(function.get("name") or "")
         arguments = function.get("arguments")
@@ -157,12 +157,12 @@ def read_usage(usage: Any) -> Usage | None:
     """The counters as they were reported; the cached ones are part of the input ones."""
     if not isinstance(usage, dict):
         return None
-    inputs, outputs = usage.get("prompt_tokens_details") or {}, usage.get("completion_tokens_details") or {}
+    inputs, outputs = as_object(usage.get("prompt_tokens_details")), as_object(usage.get("completion_tokens_details"))
     return Usage(
-        input_tokens=usage.get("prompt_tokens"),
-        output_tokens=usage.get("completion_tokens"),
-        total_tokens=usage.get("total_tokens"),
-        cache_read_tokens=inputs.get("cached_tokens"),
-        cache_write_tokens=inputs.get("cache_write_tokens"),
-        reasoning_tokens=outputs.get("reasoning_tokens"),
+        input_tokens=as_count(usage.get("prompt_tokens")),
+        output_tokens=as_count(usage.get("completion_tokens")),
+        total_tokens=as_count(usage.get("total_tokens")),
+        cache_read_tokens=as_count(inputs.get("cached_tokens")),
+        cache_write_tokens=as_count(inputs.get("cache_write_tokens")),
+        reasoning_tokens=as_count(outputs.get("reasoning_tokens")),
     )

@@ -78,9 +78,7 @@ class LocalModel:
             max_output_tokens=request.max_output_tokens or _MAX_OUTPUT,
             parameters={"temperature": 0, **request.parameters},
         )
-        turn = await chat.turn(request, on_delta)
-        # The server calls it by its file.
-        return msgspec.structs.replace(turn, model=SLUG)
+        return await chat.turn(request, on_delta)
 
     async def models(self) -> list[ModelInfo]:
         """The one that there is."""
@@ -109,7 +107,7 @@ class LocalModel:
 def _start(weights: str, key: str) -> subprocess.Popen[bytes]:
     """The server's process. It ends when its standard input does, so it cannot outlive this one. The key keeps others out."""
     server = subprocess.Popen(  # noqa: S603 - this very program
-        [sys.executable, "-m", "perdure.llm.local_server", weights, str(_CONTEXT)],
+        [sys.executable, "-m", "perdure.llm.local_server", weights, SLUG, str(_CONTEXT)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
@@ -134,7 +132,7 @@ def _address(server: subprocess.Popen[bytes]) -> str:
         watch.cancel()
     if not line.startswith("http://127.0.0.1:"):
         code = server.poll()
-        hint = "It needs about 350 MB of memory; `python -m perdure.llm.local_server FILE 4096 <<< key` shows what it says."
+        hint = "It needs about 350 MB of memory; `python -m perdure.llm.local_server FILE NAME 4096 <<< key` shows what it says."
         raise ModelError("PROVIDER_ERROR", f"The local model's server did not start (exit code {code}).", hint=hint)
     return line
 

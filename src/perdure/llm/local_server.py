@@ -1,4 +1,4 @@
-"""The process that holds the local model: `python -m perdure.llm.local_server WEIGHTS CONTEXT`.
+"""The process that holds the local model: `python -m perdure.llm.local_server WEIGHTS NAME CONTEXT`.
 
 The first line of its standard input is the key that clients must send. It prints its address and serves until its standard input
 ends, which it does when whoever started it is gone.
@@ -16,7 +16,8 @@ def main(arguments: list[str]) -> int:
 
     settings = xllamacpp.CommonParams()
     settings.model.path = arguments[0]
-    settings.n_ctx = int(arguments[1])
+    settings.model_alias = {arguments[1]}
+    settings.n_ctx = int(arguments[2])
     settings.n_parallel = 1
     settings.port = 0
     settings.hostnames = ["127.0.0.1"]

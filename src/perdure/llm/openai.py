@@ -21,8 +21,8 @@ from perdure.llm.protocol import (
 )
 from perdure.llm.schemas import is_strict
 from perdure.llm.sse import events
-from perdure.llm.text import clean, parse_object
-from perdure.llm.transport import Endpoint, Progress, check_model, checked_effort, explained, new_client
+from perdure.llm.text import as_count, as_object, as_objects, clean, parse_object
+from perdure.llm.transport import Endpoint, Progress, check_content, check_model, checked_effort, explained, new_client
 
 EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 WIRE = "openai.responses"
@@ -56,6 +56,7 @@ class OpenAIModel:
         async with explained(self._endpoint, reading.progress, (OpenAIError,)):
             opened = self._client.responses.with_streaming_response.create(**body)
             async with opened as response:
+                check_content(self._endpoint, response.headers)
                 async for event in events(response.iter_bytes()):
                     if event.data and event.data != "[DONE]":
                         reading.take(parse_object(event.data))
@@ -66,8 +67,10 @@ class OpenAIModel:
         from openai import OpenAIError
 
         async with explained(self._endpoint, Progress(), (OpenAIError,)):
-            found = await self._client.models.list()
-            return [ModelInfo(each.id, each.id) for each in found.data]
+            response = await self._client.models.with_raw_response.list()
+            check_content(self._endpoint, response.headers)
+            found = parse_object(response.http_response.content.decode("utf-8", "replace"))
+        return [ModelInfo(str(row["id"]), str(row["id"])) for row in as_objects(found.get("data")) if row.get("id")]
 
     async def close(self) -> None:
         await self._client.close()
@@ -148,7 +151,7 @@ class Reading:
 
     def take(self, event: dict[str, Any]) -> None:
         """One event. Raises `ModelError` for one that says that the answer failed."""
-        kind = event.get("type", "")
+        kind = str(event.get("type", ""))
         if kind in ("response.output_text.delta", "response.refusal.delta"):
             self._say("text", event)
         elif kind == "response.reasoning_summary_text.delta":
@@ -177,7 +180,7 @@ class Reading:
         if kind == "response.failed":
             raise self._failed(response.get("error"))
         if kind == "response.incomplete":
-            reason = str((response.get("incomplete_details") or {}).get("reason") or "")
+            reason = str(as_object(response.get("incomplete_details")).get("reason") or "")
             progress = self.progress
             raise failures.incomplete(
                 self._endpoint.backend, reason, had_output=progress.had_output, usage=progress.usage
@@ -201,7 +204,7 @@ class Reading:
         if not self._is_complete:
             why = "the stream ended early"
             raise failures.cut(self._endpoint.backend, why, had_output=progress.had_output, usage=progress.usage)
-        items = self._items or list(self._response.get("output") or ())
+        items = self._items or as_objects(self._response.get("output"))
         calls = tuple(
             ToolCall(str(item.get("call_id", "")), str(item.get("name", "")), str(item.get("arguments") or "{}"))
             for item in items
@@ -229,7 +232,7 @@ def _parts(items: list[dict[str, Any]], item: str, place: str, part: str, key: s
         str(each.get(key, ""))
         for found in items
         if found.get("type") == item
-        for each in found.get(place) or ()
+        for each in as_objects(found.get(place))
         if each.get("type") == part
     )
 
@@ -238,12 +241,12 @@ def read_usage(usage: Any) -> Usage | None:
     """The counters as they were reported; the cached ones are part of the input ones."""
     if not isinstance(usage, dict):
         return None
-    inputs, outputs = usage.get("input_tokens_details") or {}, usage.get("output_tokens_details") or {}
+    inputs, outputs = as_object(usage.get("input_tokens_details")), as_object(usage.get("output_tokens_details"))
     return Usage(
-        input_tokens=usage.get("input_tokens"),
-        output_tokens=usage.get("output_tokens"),
-        total_tokens=usage.get("total_tokens"),
-        cache_read_tokens=inputs.get("cached_tokens"),
-        cache_write_tokens=inputs.get("cache_write_tokens"),
-        reasoning_tokens=outputs.get("reasoning_tokens"),
+        input_tokens=as_count(usage.get("input_tokens")),
+        output_tokens=as_count(usage.get("output_tokens")),
+        total_tokens=as_count(usage.get("total_tokens")),
+        cache_read_tokens=as_count(inputs.get("cached_tokens")),
+        cache_write_tokens=as_count(inputs.get("cache_write_tokens")),
+        reasoning_tokens=as_count(outputs.get("reasoning_tokens")),
     )

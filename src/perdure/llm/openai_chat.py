@@ -12,8 +12,8 @@ from perdure.llm.chat_stream import WIRE, Reading
 from perdure.llm.protocol import Message, ModelInfo, ModelRequest, ModelTurn, OnDelta
 from perdure.llm.schemas import is_strict
 from perdure.llm.sse import events
-from perdure.llm.text import clean, parse_object
-from perdure.llm.transport import Endpoint, Progress, error_body, explained, new_client, status_error
+from perdure.llm.text import as_objects, clean, parse_object
+from perdure.llm.transport import Endpoint, Progress, check_content, error_body, explained, new_client, status_error
 
 
 class ChatModel:
@@ -41,6 +41,7 @@ class ChatModel:
                 if not response.is_success:
                     found = await error_body(response)
                     raise status_error(self._endpoint, response.status_code, response.headers, found)
+                check_content(self._endpoint, response.headers)
                 if response.headers.get("content-type", "").startswith("application/json"):
                     reading.take_whole(parse_object((await response.aread()).decode("utf-8", "replace")))
                 else:
@@ -54,9 +55,9 @@ class ChatModel:
             response = await self._client.get(f"{self._url}/models")
             if not response.is_success:
                 raise status_error(self._endpoint, response.status_code, response.headers, response.content)
+            check_content(self._endpoint, response.headers)
             found = parse_object(response.content.decode("utf-8", "replace"))
-        rows = found.get("data") or found.get("models") or []
-        return [_info(row) for row in rows if isinstance(row, dict)]
+        return [_info(row) for row in as_objects(found.get("data") or found.get("models"))]
 
     async def close(self) -> None:
         await self._client.aclose()

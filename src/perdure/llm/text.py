@@ -44,6 +44,21 @@ def parse_object(text: str) -> dict[str, Any]:
     return value
 
 
+def as_object(value: Any) -> dict[str, Any]:
+    """The value if it is an object, else an empty one: foreign JSON may have any form."""
+    return value if isinstance(value, dict) else {}
+
+
+def as_objects(value: Any) -> list[dict[str, Any]]:
+    """The objects of a list; none when it is no list."""
+    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
+
+
+def as_count(value: Any) -> int | None:
+    """A number of tokens as it was reported, None when it is no whole number."""
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
 def arguments_object(text: str) -> dict[str, Any]:
     """A tool call's arguments for a wire that takes an object only: what is none is kept under `arguments`."""
     try:

@@ -78,7 +78,9 @@ async def explained(
     try:
         yield
     except expected as error:
-        raise _explain(error, endpoint, progress) from error
+        # A provider may say the key back to us; the cause of an error is printed with it.
+        is_safe = not any(secret in str(error) for secret in endpoint.secrets)
+        raise _explain(error, endpoint, progress) from (error if is_safe else None)
 
 
 def _explain(error: Exception, endpoint: Endpoint, progress: Progress) -> ModelError:
@@ -115,6 +117,13 @@ def status_error(
         had_output=progress is not None and progress.had_output,
         usage=progress.usage if progress is not None else None,
     )
+
+
+def check_content(endpoint: Endpoint, headers: Mapping[str, str]) -> None:
+    """Raises `ModelError` for a web page, which is what a wrong base URL or a proxy's sign-in answers with."""
+    if headers.get("content-type", "").startswith("text/html"):
+        text = f"{endpoint.backend} answered with a web page instead of a model's answer."
+        raise ModelError("PROVIDER_ERROR", text, hint="Look at the base URL; it often ends with /v1.")
 
 
 async def error_body(response: httpx2.Response) -> bytes:

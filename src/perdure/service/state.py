@@ -52,10 +52,11 @@ class State:
         return self._store is not None
 
     def masker(self) -> Masker:
-        """Keeps the secrets of this process's environment out of what is written."""
+        """Keeps the secrets of this process's environment, and the keys of providers, out of what is written."""
         from perdure.base.masking import Masker, secrets_of
+        from perdure.llm.keys import known_keys
 
-        return Masker(secrets_of(self.environ))
+        return Masker([*secrets_of(self.environ), *known_keys(self.environ, self.home)])
 
     def run_dir(self, row: RunRow) -> str:
         """Where the run's files are; a state home that was moved takes its runs with it."""

@@ -112,6 +112,9 @@ class Handler(BaseHTTPRequestHandler):
         elif reply.fault == "redirect":
             self._send_json(307, {}, {"Location": reply.location})
             self.provider.log.end(request, "broken")
+        elif reply.fault == "page":
+            self._send(200, b"<html><title>Sign in</title></html>", {"Content-Type": "text/html; charset=utf-8"})
+            self.provider.log.end(request, "broken")
         elif reply.fault == "silent":
             self._hang(request)
         else:
@@ -184,11 +187,12 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.flush()
 
     def _send_json(self, status: int, value: dict[str, Any], headers: dict[str, str] | None = None) -> None:
-        content = json.dumps(value).encode()
+        self._send(status, json.dumps(value).encode(), {"Content-Type": "application/json", **(headers or {})})
+
+    def _send(self, status: int, content: bytes, headers: dict[str, str]) -> None:
         self.send_response(status)
-        self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(content)))
-        for name, text in (headers or {}).items():
+        for name, text in headers.items():
             self.send_header(name, text)
         self.end_headers()
         self.wfile.write(content)

@@ -86,6 +86,11 @@ class Log:
                 self._changed.wait(left)
             return True
 
+    def counts(self) -> dict[str, int]:
+        """How often each prompt was asked, answered or not."""
+        with self._changed:
+            return dict(Counter(request.prompt for request in self.requests if request.method == "POST"))
+
     def answered_twice(self) -> list[Recorded]:
         """Requests whose very prompt had been answered in full before."""
         with self._changed:

@@ -21,6 +21,7 @@ Fault = Literal[
     "cut_clean",  # the body ends properly, in the middle of an event
     "early_end",  # the body ends properly after half of the events
     "empty",  # 200 with an empty body
+    "page",  # 200 with a web page
     "wrong_model",  # another model answers
     "redirect",  # 307 to `location`
     "incomplete",  # the provider says that it ran into its limit of tokens

@@ -102,6 +102,10 @@ class FakeProvider:
         """All that was asked of models, in order."""
         return [request for request in self.log.requests if request.method == "POST"]
 
+    def counts(self) -> dict[str, int]:
+        """How often each prompt was asked, by its digest, answered or not."""
+        return self.log.counts()
+
     def answered_twice(self) -> list[Recorded]:
         """Requests whose very prompt had been answered in full before: empty when nothing was paid for twice."""
         return self.log.answered_twice()
