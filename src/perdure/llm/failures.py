@@ -15,7 +15,7 @@ from perdure.llm.text import NotWhole, clean, parse
 _LONGEST = 500
 _LONGEST_WAIT_MS = 7 * 24 * 3_600_000
 _RETRYABLE = frozenset({"RATE_LIMIT", "TRANSIENT", "TIMEOUT"})
-_QUOTA = re.compile(r"insufficient_quota|billing|credit balance|quota.{0,40}exceeded|exceeded.{0,40}current quota")
+_QUOTA = re.compile(r"insufficient_quota|billing_|credit balance|quota.{0,40}exceeded|exceeded.{0,40}current quota")
 _CONTEXT = re.compile(
     r"context_length|context length|context window|context size|maximum context|prompt is too long|too many tokens"
     r"|input is too long|exceeds? the (available )?context|request_too_large|string_above_max_length"

@@ -64,6 +64,12 @@ def test_a_quota_is_no_rate_limit_whatever_the_status() -> None:
     assert _error(402).error_code == "QUOTA"
 
 
+def test_a_rate_limit_that_tells_how_to_buy_more_is_no_quota() -> None:
+    message = "Rate limit reached: 3 / min. Add a payment method at https://platform.example/account/billing."
+
+    assert _error(429, {"error": {"code": "rate_limit_exceeded", "message": message}}).error_code == "RATE_LIMIT"
+
+
 @pytest.mark.parametrize(
     "message",
     [
