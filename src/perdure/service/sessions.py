@@ -166,7 +166,8 @@ def _missing(state: State, row: RunRow, step: str) -> PerdureError:
 
 def _collected(session_id: str) -> SessionCollected:
     return SessionCollected(
-        f"Session {session_id} is gone: it was collected to keep sessions within their bounds.", hint=_LIST
+        f"Session {session_id} was saved and is gone: collected, to keep sessions within their bounds, or removed.",
+        hint=_LIST,
     )
 
 

@@ -136,6 +136,6 @@ def _whole_events(content: bytes) -> list[Event]:
     for line in content.split(b"\n"):
         try:
             found.append(events.decode_event(line))
-        except ValueError:  # cut off, or damage that matters to whoever reads it all
+        except (ValueError, RecursionError):  # cut off, or damage that matters to whoever reads it all
             continue
     return found

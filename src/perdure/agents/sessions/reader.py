@@ -81,7 +81,7 @@ def check_begin(path: str, entry: Entry | Problem) -> None:
 def _entry(found: jsonl.Record) -> Entry | Problem:
     try:
         event = events.decode_event(found.raw)
-    except msgspec.ValidationError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         return Problem(str(error), found.line, found.offset, found.end)
     return Entry(event, found.raw, found.line, found.offset, found.end)
 

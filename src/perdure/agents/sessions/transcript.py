@@ -222,7 +222,7 @@ def _target(arguments: str) -> str:
     """What a call is about: a path or the like. Of a command only its program, since its words are arguments."""
     try:
         given = msgspec.json.decode(arguments, type=dict[str, object])
-    except ValueError:
+    except (ValueError, RecursionError):
         return ""
     for name in _TARGETS:
         value = given.get(name)

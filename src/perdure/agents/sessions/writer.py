@@ -106,7 +106,7 @@ class SessionWriter:
         try:
             make_folder(home)
             writer._open(session_path(home, header.session_id), header)
-        except PerdureError as error:
+        except (PerdureError, OSError) as error:
             writer._fail(error)
         return writer
 
@@ -157,7 +157,7 @@ class SessionWriter:
             line = self._line(event)
             waiting = b"".join(self._line(each) for each in self._deliveries.take())
             self._write(waiting + line)
-        except PerdureError as error:
+        except (PerdureError, OSError) as error:
             self._fail(error)
             return False
         return True
@@ -190,7 +190,7 @@ class SessionWriter:
                 self._appender = None
             if self.is_saving and self._is_dirty:
                 appender.sync()
-        except PerdureError as error:
+        except (PerdureError, OSError) as error:
             self._fail(error)
         finally:
             self.is_saving = False
@@ -285,8 +285,9 @@ class SessionWriter:
                 self._append(self._appender, lines)
             finally:
                 self._lock.release()
-        except PerdureError as error:
-            self._fail(error)
+        except (PerdureError, OSError) as error:
+            if self._warn is not None:  # else the next event tells
+                self._fail(error)
         return True
 
     def _check_place(self) -> None:
@@ -298,9 +299,11 @@ class SessionWriter:
         if (status.st_dev, status.st_ino) != self._file:
             raise SessionRemoved(f"{self._path} was replaced while it was written.")
 
-    def _fail(self, error: PerdureError) -> None:
+    def _fail(self, error: PerdureError | OSError) -> None:
         """Told once; without anybody to tell it is raised."""
         self.is_saving = False
+        if isinstance(error, OSError):
+            error = explained(error, self._path or self.session_id)
         if self._warn is None:
             raise error
         self._warn(f"Cannot save agent session {self.session_id}: {error}; the work goes on without saving it.")
@@ -335,7 +338,7 @@ def _quickly(line: bytes) -> Event | None:
     """The event on a line; None when it must be looked at with care."""
     try:
         return events.decode_event(line)
-    except ValueError:  # of JSON, of UTF-8, of what a field may be
+    except (ValueError, RecursionError):  # of JSON, of UTF-8, of what a field may be
         return None
 
 

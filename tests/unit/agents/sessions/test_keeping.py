@@ -57,9 +57,10 @@ def test_a_file_that_is_no_session_costs_itself_only(home: StateHome) -> None:
     write(home, b"nothing\n}\n", "bad")
     write(home, [header("other")], "wrong")
     write(home, b"", "empty")
+    write(home, lines(header("deep")) + b"[" * 100_000 + b"\n", "deep")
     write(home, [header("good")], "good")
     found = {each.session_id: each.problem for each in list_sessions(home)}
-    assert found.pop("good") is None
+    assert (found.pop("good"), found.pop("deep")) == (None, None)
     assert found["wrong"] == "it holds session other"
     assert found["empty"] == "it holds no event"
     assert found["bad"]

@@ -182,6 +182,15 @@ def test_the_first_trouble_is_told_once_and_the_work_goes_on(home: StateHome, mo
     assert warning.endswith("; the work goes on without saving it.")
 
 
+def test_work_goes_on_where_no_folder_can_be_made(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    warnings: list[str] = []
+    writer = SessionWriter.open(StateHome(str(tmp_path / "file")), HEADER, warn=warnings.append)
+    assert [writer.append(event) for event in work(1)] == [False] * 3
+    writer.close()
+    assert len(warnings) == 1
+
+
 def test_a_session_that_was_removed_under_its_writer_is_told_and_not_made_again(home: StateHome) -> None:
     warnings: list[str] = []
     writer = SessionWriter.open(home, HEADER, warn=warnings.append)
@@ -200,6 +209,7 @@ def test_a_session_that_was_removed_under_its_writer_is_told_and_not_made_again(
         (b'{"kind":"review","version":1,"sessionId":"t"}\n', "holds session t"),
         (b'{"kind":"review","version":2,"sessionId":"s"}\n', "version 2"),
         (b'{"kind":"review","version":1,"sessionId":"s"}\n{"kind":"riddle"}\n', "riddle"),
+        (b'{"kind":"review","version":1,"sessionId":"s"}\n' + b"[" * 100_000 + b"}\n", "nested too deeply"),
         (b'{"kind":"review","version":1,"sessionId":"s"}\n{"kind":"attempt","turn":"x","at":1 }\n', "Expected"),
     ],
 )
