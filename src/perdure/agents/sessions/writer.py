@@ -50,10 +50,12 @@ class SessionRemoved(PerdureError):
 
 
 class _Held(msgspec.Struct):
-    """What a file holds already: by follow-up (0 is the work itself) the kinds of its events, a sign each; and its header."""
+    """What a file holds already: by follow-up (0 is the work itself) the kinds of its events, a sign each; its header; and the
+    blocks at its end that are only shown, of which the rest will never come."""
 
-    kinds: dict[int, list[str]]
+    kinds: dict[int, list[str]] = {}
     header: Review | None = None
+    shown: dict[tuple[int, int, int], Delivery] = {}
 
 
 class SessionWriter:
@@ -217,7 +219,7 @@ class SessionWriter:
         """Open the file under its lock; made with the header when it is not there, or holds nothing whole."""
         self._path = path
         self._lock = lock_of(path)
-        held = _Held({})
+        held = _Held()
         try:
             check_file(path)
             held = _scan(path)
@@ -229,8 +231,12 @@ class SessionWriter:
         try:
             status = os.lstat(path)
             self._file = (status.st_dev, status.st_ino)
-            if held.header is None and header is not None:
-                appender.append(self._line(header))
+            rest = [
+                msgspec.structs.replace(each, text="", state="interrupted", at=None) for each in held.shown.values()
+            ]
+            begin: list[Event] = [header] if held.header is None and header is not None else [*rest]
+            if begin:
+                appender.append(b"".join(self._line(each) for each in begin))
                 self._is_dirty = True
         except BaseException:
             appender.close()
@@ -321,7 +327,7 @@ def _make(path: str) -> None:
 
 def _scan(path: str) -> _Held:
     """What the file holds. Raises `UnreadableSession` at the first line that is whole and no event."""
-    held = _Held({})
+    held = _Held()
     offset = 0
     with open(path, "rb") as file:
         for number, line in enumerate(iter(lambda: file.readline(MAX_LINE), b""), 1):
@@ -346,6 +352,13 @@ def _count(held: _Held, event: Event) -> None:
     kind = _KINDS.get(str(event.__struct_config__.tag))
     if kind is not None:
         held.kinds.setdefault(event.send or 0, []).append(kind)
+        held.shown.clear()
+    elif isinstance(event, Delivery):
+        place = (event.turn, event.attempt, event.block)
+        if event.state == "interrupted":
+            held.shown.pop(place, None)
+        else:
+            held.shown[place] = event
 
 
 def _count_read(held: _Held, path: str, offset: int, number: int) -> None:

@@ -134,7 +134,24 @@ def test_what_is_only_shown_is_not_counted_when_work_begins_again(home: StateHom
     for event in work(1):
         second.append(event)
     second.close()
-    assert held(home) == ["review", "message 1", "delivery", "attempt", "end"]
+    assert held(home) == ["review", "message 1", "delivery", "delivery", "attempt", "end"]
+
+
+def test_what_was_shown_of_an_answer_that_a_kill_cut_off_is_marked_when_the_work_goes_on(home: StateHome) -> None:
+    killed = SessionWriter.open(home, HEADER)
+    killed.deliver(1, 1, 0, "summary", "Think", state="complete")
+    killed.deliver(1, 1, 1, "text", "Hel", state="delta")
+    killed.append(said(1))
+    killed.deliver(2, 1, 1, "text", "whole", state="complete")
+    again = SessionWriter.open(home, HEADER)
+    again.close()
+    killed.close()
+    found = [each.event for each in read_events(str(path_of(home))) if isinstance(each, Entry)]
+    marked = [each for each in found if isinstance(each, events.Delivery) and each.state == "interrupted"]
+    assert [(each.turn, each.block, each.text) for each in marked] == [(2, 1, "")]
+    before = path_of(home).read_bytes()
+    SessionWriter.open(home, HEADER).close()
+    assert path_of(home).read_bytes() == before
 
 
 def test_a_follow_up_is_not_counted_when_work_begins_again(home: StateHome) -> None:
