@@ -25,6 +25,7 @@ from typing import Any
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
 
+import sessions  # noqa: E402
 import workload  # noqa: E402
 
 Metric = dict[str, Any]
@@ -199,6 +200,7 @@ def main() -> None:
     try:
         if arguments.only != "process":
             metrics |= in_process(folder, arguments.times, arguments.quick)
+            metrics |= sessions.session_metrics(folder, arguments.times, arguments.quick)
         if arguments.only != "engine":
             metrics |= whole_process(folder, arguments.times, arguments.quick)
     finally:

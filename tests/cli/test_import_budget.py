@@ -17,7 +17,9 @@ HEAVY = frozenset(
     }
 )  # fmt: skip
 # One look at the log, no execution.
-LOOKING = (["--help"], ["--version"], ["ps"], ["ps", "-a", "--json"], ["show", "RUN"], ["show", "RUN", "--json"])
+LOOKING = (
+    ["--help"], ["--version"], ["ps"], ["ps", "-a", "--json"], ["show", "RUN"], ["show", "RUN", "--json"], ["session", "list"],
+)  # fmt: skip
 _GRAPH = "digraph G { start [shape=Mdiamond]; exit [shape=Msquare]; a [shape=parallelogram, script=true]; start -> a -> exit }"
 _PROGRAM = """
 import sys

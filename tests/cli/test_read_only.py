@@ -14,7 +14,7 @@ from .workflows import GATED, HELLO
 LOOKS = [
     ["ps", "-a"], ["ps", "-a", "--json"], ["show", "hello"], ["logs", "hello"], ["logs", "-p", "hello"], ["inspect", "hello"],
     ["questions"], ["doctor"], ["watch", "hello"], ["wait", "hello"], ["artifact", "list", "hello"],
-    ["rewind", "hello", "--list"], ["prune"],
+    ["rewind", "hello", "--list"], ["prune"], ["session", "list"],
 ]  # fmt: skip
 _IN_A_READ_ONLY_MOUNT = """
 mount --bind "$1" "$1" && mount -o remount,bind,ro "$1" || exit 99

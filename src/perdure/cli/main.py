@@ -45,6 +45,7 @@ COMMANDS = {
     "new": ("perdure.cli.commands.new:new", "Make a new workflow to begin with."),
     "workflow": ("perdure.cli.commands.workflow:workflow", "List workflows."),
     "artifact": ("perdure.cli.commands.artifact:artifact", "List or copy files that a run captured."),
+    "session": ("perdure.cli.commands.session:session", "List or read conversations of agents."),
     "doctor": ("perdure.cli.commands.doctor:doctor", "Look for trouble; changes nothing."),
     "completion": ("perdure.cli.commands.completion:completion", "Print a shell's completion script."),
     "execute-detached": ("perdure.cli.commands.execute_detached:execute_detached", ""),

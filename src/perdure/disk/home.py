@@ -52,6 +52,11 @@ class StateHome(msgspec.Struct, frozen=True):
         return f"{self.root}/auth"
 
     @property
+    def agent_sessions(self) -> str:
+        """Conversations of agents, one file each, in a folder that only its owner may look into."""
+        return f"{self.root}/agent-sessions"
+
+    @property
     def launchers(self) -> str:
         """Records and logs of detached runs' processes."""
         return f"{self.root}/launchers"

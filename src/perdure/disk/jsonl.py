@@ -47,13 +47,16 @@ class Damage(msgspec.Struct, frozen=True):
 class Appender:
     """Appends whole lines to one file, made for its owner only when it is not there."""
 
-    __slots__ = ("_handle", "_has_failed", "_label", "path")
+    __slots__ = ("_handle", "_has_failed", "_is_shared", "_label", "path")
 
-    def __init__(self, path: str, *, label: str = "disk.append") -> None:
-        """Raises `UnsafePath` when `path` is a link or no file of its own, `EnvironmentFault` when it cannot be opened."""
+    def __init__(self, path: str, *, label: str = "disk.append", is_shared: bool = False) -> None:
+        """`is_shared`: other processes append too, so what one of them left torn is looked for before each append.
+
+        Raises `UnsafePath` when `path` is a link or no file of its own, `EnvironmentFault` when it cannot be opened."""
         self.path = path
         self._label = label
         self._has_failed = False
+        self._is_shared = is_shared
         try:
             self._handle = os.open(path, _APPEND | getattr(os, "O_NONBLOCK", 0), 0o600)
         except OSError as error:
@@ -78,7 +81,7 @@ class Appender:
         lines then is a torn line, and the next append begins a new one."""
         try:
             failpoint.before_write(self._label)
-            if self._has_failed and self._ends_torn():
+            if (self._has_failed or self._is_shared) and self._ends_torn():
                 lines = b"\n" + lines
             self._has_failed = True
             write_all(self._handle, lines)

@@ -1,4 +1,4 @@
-"""perdure prune: remove old settled runs."""
+"""perdure prune: remove old settled runs, and conversations beyond their bounds."""
 
 from __future__ import annotations
 
@@ -28,10 +28,12 @@ _UNITS = {"m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 def prune(
     context: click.Context, older_than: str, workflow: str, labels: dict[str, str], yes: bool, as_json: bool
 ) -> int:
-    """Show, or with --yes remove, runs that were settled long ago. Waiting and paused runs are never touched."""
+    """Show, or with --yes remove, runs that were settled long ago. Waiting and paused runs are never touched.
+
+    Conversations of agents that take more room than they may go too, the oldest first, whatever the other options say."""
     from perdure.base.errors import Refused
     from perdure.base.ids import now_ms
-    from perdure.service import removal
+    from perdure.service import removal, sessions
     from perdure.service.state import open_state, open_state_to_read
 
     unit = _UNITS.get(older_than[-1:])
@@ -45,18 +47,20 @@ def prune(
         found = removal.prunable(state, wanted)
         if yes:
             found, kept = removal.prune(state, found)
+        collected = sessions.collect_sessions(state, sessions.SessionLimits(), dry_run=not yes)
     finally:
         state.close()
-    for reason in kept:
+    for reason in [*kept, *collected.kept]:
         tell(f"warn: {reason}")
     if wants_json(context, as_json):
-        print_json({"removed": yes, "runs": found})
+        gone = [{"session_id": each.session_id, "bytes": each.size} for each in collected.removed]
+        print_json({"removed": yes, "runs": found, "sessions": gone})
         return 0
     for each in found:
         say(f"{each['run_id']}  {each['name']}  {each['status']}  {each['bytes'] / 1e6:.1f} MB")
     total = sum(each["bytes"] for each in found) / 1e6
-    say(
-        f"{'Removed' if yes else 'Would remove'} {len(found)} runs, {total:.1f} MB."
-        + ("" if yes or not found else " Pass --yes to do it.")
-    )
+    text = f"{'Removed' if yes else 'Would remove'} {len(found)} runs, {total:.1f} MB."
+    if collected.removed:
+        text += f" Sessions: {len(collected.removed)}, {sum(each.size for each in collected.removed) / 1e6:.1f} MB."
+    say(text + ("" if yes or not (found or collected.removed) else " Pass --yes to do it."))
     return 0
