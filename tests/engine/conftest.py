@@ -14,6 +14,7 @@ from perdure.graph.definition import GraphDefinition
 from perdure.graph.files import DiskFiles
 from perdure.graph.load import load_graph
 from perdure.graph.options import Options
+from perdure.kernel.capacity.limits import NO_LIMITS, Limits
 from perdure.kernel.ending import RunResult
 from perdure.kernel.engine import Engine
 from perdure.kernel.events import Event, event_of
@@ -35,7 +36,7 @@ class Graphs:
         self.engine = self.new_engine()
         self.run_id = ""
 
-    def new_engine(self) -> Engine:
+    def new_engine(self, limits: Limits = NO_LIMITS) -> Engine:
         return Engine(
             self.store,
             self.blobs,
@@ -43,6 +44,7 @@ class Graphs:
             run_dir=lambda run_id, _now: str(self.folder / "runs" / run_id),
             park=True,
             seed=7,
+            limits=limits,
         )
 
     def definition(self, body: str, *, ending: str = "fabro", **options: Any) -> GraphDefinition:

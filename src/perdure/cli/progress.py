@@ -46,7 +46,9 @@ class Progress:
         """One event."""
         if self._verbose:
             self._say_line(event)
-        if self._quiet or not event.event.startswith(("step.", "run.", "loop.", "watchdog.", "interview.")):
+        if self._quiet or not event.event.startswith(
+            ("step.", "run.", "loop.", "watchdog.", "interview.", "agent.slot.")
+        ):
             return
         handler = _TELLERS.get(event.event)
         if handler is not None:
@@ -111,6 +113,9 @@ class Progress:
         said = ", ".join(answer.get("selected") or []) or answer.get("text") or answer.get("kind")
         self._say(f"  ? {event.step}: {one_line(str(said), 80)} (by {answer.get('by', 'person')})")
 
+    def _queued(self, event: Event, properties: dict[str, Any]) -> None:
+        self._say(f"  … {event.step}: {one_line(str(properties.get('text')), 160)}")
+
     def _restarted(self, _event: Event, properties: dict[str, Any]) -> None:
         self._say(f"  ↻ begins again at {properties.get('to_node')}")
 
@@ -128,5 +133,6 @@ _TELLERS: dict[str, Any] = {
     "run.resumed": Progress._resumed,
     "interview.completed": Progress._answered,
     "interview.timeout": Progress._answered,
+    "agent.slot.waiting": Progress._queued,
     "loop.restart": Progress._restarted,
 }

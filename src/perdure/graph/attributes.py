@@ -64,6 +64,13 @@ ATTRIBUTES = {
         _a("max_tokens", "integer", "n", None, "The most that a model may answer."),
         _a("speed", "text", "n", "", "A provider's speed setting."),
         _a("backend", "text", "n", "", "Which backend answers: `command`, `scripted`, `simulated`."),
+        _a(
+            "mutex",
+            "text",
+            "n",
+            "",
+            "What no other agent on this machine may use meanwhile: tags like `use-computer:screen`.",
+        ),
         _a("project_memory", "flag", "n", True, "Whether agents read the project's instructions."),
         _a("max_agent_turns", "integer", "n", None, "The most turns of an agent."),
         _a("script", "text", "n", "", "What a command node runs."),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -64,6 +65,13 @@ class Runtime:
         if self.current is not None and "stall_timeout" in self.current.attrs:
             return self.current.duration_ms("stall_timeout") or 0
         return self.graph.duration_ms("stall_timeout") or 0
+
+    @cached_property
+    def remaining(self) -> dict[str, int]:
+        """How long the way is that follows each node."""
+        from perdure.graph.distance import remaining_path
+
+        return remaining_path(self.graph)
 
     def inside(self, worktree: str) -> str:
         """The working folder in a worktree: where it lies in the repository."""

@@ -5,6 +5,7 @@ its name in that scope: `implement`, `implement@2`, `review/lint`, `implement@2/
 """
 
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
 from typing import Any, Literal, Protocol, TypeVar
 
 from perdure.base.jsonvalue import JSON
@@ -133,3 +134,11 @@ class OperationContext(RunContext, Protocol):
 
     def keep_text(self, path: str) -> JSON:
         """A finished file as a value for the log: its text when small, else a reference to a blob made of it."""
+
+    def slot(self, backend: str, *, tags: Sequence[str] = (), remaining: int = 0) -> AbstractAsyncContextManager[None]:
+        """`async with op.slot("codex"):` the right to have one agent at work on the backend, and to use what the mutex tags name, on
+        this machine. It waits while others have it, holding nothing, and says so by events; time limits begin inside.
+
+        `remaining` is how long the way is that still follows: of those of one run that wait, the longest is served first. Without a
+        limit and without tags it costs nothing. Inside a slot of the same backend it takes no second one, as the outer agent waits for
+        the inner. Raises `BadTag`."""

@@ -12,6 +12,7 @@ from perdure.base.errors import NotFound, PerdureError
 from perdure.base.jsonvalue import JSON, check, decode, encode
 from perdure.kernel import definition as definitions
 from perdure.kernel import large, ownership
+from perdure.kernel.capacity.limits import NO_LIMITS, Limits
 from perdure.kernel.ending import RunResult, left, masked_text, settle, settled_result, stopped
 from perdure.kernel.events import event_of
 from perdure.kernel.history import History
@@ -26,6 +27,7 @@ from perdure.store.records import EventRow, NewRun
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from perdure.kernel.capacity.slots import Capacity
     from perdure.kernel.definition import Definition
     from perdure.kernel.events import Event
     from perdure.kernel.interviewer import Interviewer
@@ -57,10 +59,10 @@ class Engine:
     """Executes runs in this process.
 
     `subscribers` makes the views of a run from its id and its directory. With `park`, a run that waits for a person whom
-    nobody here can ask is left, `waiting`, instead of being waited for.
+    nobody here can ask is left, `waiting`, instead of being waited for. `limits` say how many agents may work at once on this machine.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the parts that an engine is made of
         self,
         store: Store,
         blobs: BlobStore,
@@ -71,13 +73,16 @@ class Engine:
         clock: Clock | None = None,
         park: bool = False,
         seed: int | None = None,
+        limits: Limits = NO_LIMITS,
     ) -> None:
         self.store = store
         self.blobs = blobs
         self.mask = mask
         self.clock = clock or SystemClock()
         self.park = park
+        self.limits = limits
         self._seed = seed
+        self._capacity: Capacity | None = None
         self._random: Callable[[], float] | None = None
         self._subscribers = subscribers
         self._run_dir = run_dir
@@ -94,6 +99,15 @@ class Engine:
 
             self._random = Random(self._seed).random  # noqa: S311 - spreads retries, keeps no secret
         return self._random()
+
+    @property
+    def capacity(self) -> Capacity:
+        """The slots of this machine, as the runs of this engine take them."""
+        if self._capacity is None:
+            from perdure.kernel.capacity.slots import Capacity
+
+            self._capacity = Capacity(self.store, self.limits, clock=self.clock)
+        return self._capacity
 
     # Making runs
 

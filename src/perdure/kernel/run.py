@@ -60,6 +60,7 @@ class Run:
         self.fatal: BaseException | None = None
         self.executing = 1
         self.timers = 0
+        self.slot_waits = 0
         self.questions: dict[str, asyncio.Future[str]] = {}
         self.steering: list[str] = []
         self.children: set[Run] = set()
@@ -160,13 +161,17 @@ class Run:
         self.change_status("waiting")
 
     def _waits_for_people_only(self) -> bool:
-        return self._has_questions() and not self._has_timers()
+        return self._has_questions() and not self._has_timers() and not self._waits_for_slots()
 
     def _has_questions(self) -> bool:
         return bool(self.questions) or any(child._has_questions() for child in self.children)
 
     def _has_timers(self) -> bool:
         return self.timers > 0 or any(child._has_timers() for child in self.children)
+
+    def _waits_for_slots(self) -> bool:
+        """Whether a branch goes on by itself as soon as an agent elsewhere is done."""
+        return self.slot_waits > 0 or any(child._waits_for_slots() for child in self.children)
 
     def _can_be_answered_here(self) -> bool:
         return any(interviewer.is_present for interviewer in self.interviewers)

@@ -15,6 +15,7 @@ from perdure.kernel.waiting import replayed_answer
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
+    from contextlib import AbstractAsyncContextManager
 
     from perdure.kernel.context import OnInterrupt
     from perdure.kernel.definition import Definition
@@ -297,6 +298,11 @@ class OperationScope(Scope):
 
     def keep_text(self, path: str) -> JSON:
         return large.keep_file(path, self._run.blobs)
+
+    def slot(self, backend: str, *, tags: Sequence[str] = (), remaining: int = 0) -> AbstractAsyncContextManager[None]:
+        from perdure.kernel.capacity.holding import slot
+
+        return slot(self, self._run, self._frame, backend, tags=tags, remaining=remaining)
 
 
 def _first_error(errors: BaseExceptionGroup[BaseException]) -> BaseException:

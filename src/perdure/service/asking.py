@@ -112,14 +112,14 @@ def cancel(state: State, row: RunRow, reason: str, limit_s: float) -> str:
 
 def _settle(state: State, row: RunRow, reason: str) -> None:
     """End a run that nobody executes, and before it the child runs that its owner left."""
-    from perdure.service.running import new_engine, relocated
+    from perdure.service.running import cancel_idle, relocated
 
     row = relocated(state, row)
     for child in state.store.child_runs(row.run_id):
         if child.status not in SETTLED:
             _settle(state, child, reason)
     end_processes(state, row)
-    new_engine(state, park=True).cancel_idle(row.run_id, reason)
+    cancel_idle(state, row.run_id, reason)
 
 
 def wait_until_settled(state: State, run_id: str, limit_s: float | None, poll_s: float = 0.05) -> str:

@@ -15,6 +15,7 @@ from perdure.base.errors import EnvironmentFault, OwnedElsewhere, PerdureError
 from perdure.base.ids import now_ms
 from perdure.disk.atomic import private_folder, replace
 from perdure.kernel.ownership import judge, parse_owner
+from perdure.service.capacity import machine_limits
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,7 +35,9 @@ class NotDetached(EnvironmentFault):
 def detach(state: State, row: RunRow, arguments: Sequence[str] = ()) -> int:
     """Execute the run in a process of its own; its pid. Returns when that process owns the run, or has ended it already.
 
-    Raises `NotDetached` with what the process said, `OwnedElsewhere`, and `IllegalTransition` for a run that is settled."""
+    Raises `NotDetached` with what the process said, `OwnedElsewhere`, and `IllegalTransition` for a run that is settled,
+    `BadLimits`."""
+    machine_limits(state.home)  # refused here, where the person reads it
     run_id = row.run_id
     judge(lambda _run_id: False)(row)
     private_folder(state.home.launchers)

@@ -41,14 +41,18 @@ def diagnose(given: str | None, environ: Mapping[str, str]) -> list[dict[str, An
     found += _modes(home.root)
     free = shutil.disk_usage(home.root).free
     found.append(_finding("ok" if free > _LOW_SPACE else "warn", "disk", f"{free / 1e9:.1f} GB free"))
+    from perdure.service.capacity import limits_found, slots_found
     from perdure.service.state import open_state_to_read
 
+    finding, limits = limits_found(home)
+    found.append(finding)
     try:
         state = open_state_to_read(given, environ)
     except PerdureError as error:
         return [*found, _finding("error", "state.sqlite", str(error)), *_logs(home.runs)]
     try:
-        return [*found, *_runs(state), *_drift(state), *_logs(home.runs)]
+        slots = slots_found(state.store, limits) if state.has_runs else []
+        return [*found, *slots, *_runs(state), *_drift(state), *_logs(home.runs)]
     finally:
         state.close()
 

@@ -15,6 +15,7 @@ from perdure.disk.atomic import explained
 from perdure.kernel import ownership
 from perdure.kernel.events import event_of
 from perdure.kernel.lifecycle import SETTLED
+from perdure.service.capacity import machine_limits
 from perdure.service.listing import list_runs
 
 if TYPE_CHECKING:
@@ -107,7 +108,10 @@ class Wanted(msgspec.Struct, frozen=True):
 
 
 def prunable(state: State, wanted: Wanted) -> list[dict[str, Any]]:
-    """Settled runs that ended long enough ago, by their own events; never one that waits or is paused, nor a child run."""
+    """Settled runs that ended long enough ago, by their own events; never one that waits or is paused, nor a child run.
+
+    Raises `BadLimits`: what removes things asks first whether the limits of this state are as they were meant."""
+    machine_limits(state.home)
     if not state.has_runs:
         return []
     from perdure.base.clock import parse_rfc3339

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from perdure.base.errors import EnvironmentFault, Refused
+from perdure.kernel.capacity.limits import NO_LIMITS, Limits
 from perdure.kernel.ending import RunResult
 from perdure.kernel.engine import Engine
 from perdure.kernel.lifecycle import SETTLED
+from perdure.service.capacity import machine_limits
 from perdure.service.stopping import run_until_stopped
 from perdure.views.gate_files import GateFiles
 from perdure.views.run_directory import RunDirectory
@@ -37,14 +39,31 @@ EXIT_CODES = {
 
 
 def new_engine(state: State, *, park: bool, watch: Callable[[str], Subscriber] | None = None) -> Engine:
-    """The engine of this state; `watch` makes one more subscriber for each run."""
+    """The engine of this state, within the limits that hold now; `watch` makes one more subscriber for each run. Raises `BadLimits`."""
+    return _engine(state, machine_limits(state.home), park=park, watch=watch)
+
+
+def cancel_idle(state: State, run_id: str, reason: str) -> None:
+    """End a run that nobody executes: nothing is started, so no limits are asked for. Raises `OwnedElsewhere`."""
+    _engine(state, NO_LIMITS, park=True, watch=None).cancel_idle(run_id, reason)
+
+
+def _engine(state: State, limits: Limits, *, park: bool, watch: Callable[[str], Subscriber] | None) -> Engine:
     masker = state.masker()
 
     def subscribers(run_id: str, run_dir: str) -> Sequence[Subscriber]:
         view = RunDirectory(run_dir, state.blobs, durable=state.durability == "full")
         return [view] if watch is None else [view, watch(run_id)]
 
-    return Engine(state.store, state.blobs, subscribers=subscribers, run_dir=state.home.run_dir, mask=masker, park=park)
+    return Engine(
+        state.store,
+        state.blobs,
+        subscribers=subscribers,
+        run_dir=state.home.run_dir,
+        mask=masker,
+        park=park,
+        limits=limits,
+    )
 
 
 def submit(state: State, prepared: Prepared) -> str:

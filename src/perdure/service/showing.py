@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from perdure.store.records import RunRow
 
 _ENDS = {"step.completed", "step.failed"}
+_WAIT_ENDS = _ENDS | {"agent.slot.taken", "step.interrupted"}
 
 
 def show_run(state: State, row: RunRow) -> dict[str, Any]:
@@ -36,6 +37,7 @@ def show_run(state: State, row: RunRow) -> dict[str, Any]:
             each["step"].startswith(f"{step['step']}/") for each in shown["questions"]
         ):
             step["status"] = "waiting"
+    shown["slot_waits"] = _slot_waits(events) if shown["status"] in ("running", "waiting") and row.owner else []
     shown["children"] = [
         {"run_id": child.run_id, "name": child.name, "status": child.status}
         for child in state.store.child_runs(row.run_id)
@@ -116,6 +118,20 @@ def _steps(state: State, events: list[Any]) -> list[dict[str, Any]]:
                 "failed" if failure else "succeeded"
             )
     return list(steps.values())
+
+
+def _slot_waits(events: list[Any]) -> list[dict[str, Any]]:
+    """The steps that wait for an agent elsewhere on this machine to end, and why."""
+    waits: dict[str, dict[str, Any]] = {}
+    for event in events:
+        step = event.step or ""
+        if event.event == "agent.slot.waiting":
+            waits[step] = {"step": step, "text": event.properties["text"], "backend": event.properties["backend"]}
+        elif event.event == "run.resumed":
+            waits.clear()
+        elif event.event in _WAIT_ENDS:
+            waits = {each: told for each, told in waits.items() if each != step and not each.startswith(f"{step}/")}
+    return list(waits.values())
 
 
 def inspect_run(state: State, row: RunRow) -> dict[str, Any]:

@@ -25,7 +25,7 @@ def migrations() -> list[str]:
     return sorted(os.listdir(_SCHEMA))
 
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 
 
 def open_database(path: str, *, durability: str) -> apsw.Connection:

@@ -13,14 +13,38 @@ from perdure.store.records import (
     QuestionRow,
     RequestRow,
     RunRow,
+    SlotChange,
+    SlotRequest,
+    SlotRow,
 )
 
 
+class SlotTable(Protocol):
+    """Which agents are at work on this machine, and which wait."""
+
+    def change(
+        self,
+        decide: Callable[[Sequence[SlotRow]], SlotChange],
+        *,
+        ask: SlotRequest | None = None,
+        free: Sequence[int] = (),
+    ) -> SlotChange:
+        """In one transaction: let go of the rows `free`, let `ask` stand at the end of the line, and do what `decide` makes of
+        all rows then. All or nothing. It survives a kill; a power loss may undo it, as no owner outlives one."""
+
+    def rows(self) -> list[SlotRow]:
+        """All rows, oldest first; none in a state that is older than slots."""
+
+
 class Store(Protocol):
-    """Tables of runs, events, questions and requests.
+    """Tables of runs, events, questions, requests and slots.
 
     Writers wait at most 5 s for each other. What was committed survives a kill, and with durability `full` a power loss.
     """
+
+    @property
+    def slots(self) -> SlotTable:
+        """Who works and who waits on this machine."""
 
     def insert_run(self, run: NewRun, events: Sequence[EventRow]) -> Claim:
         """A new run with its first events, claimed when `run.owner` is given. Raises `RunExists`."""

@@ -131,3 +131,27 @@ select value from state_meta where key = ?
 
 -- name: set_meta
 insert into state_meta (key, value) values (?, ?) on conflict (key) do nothing
+
+-- name: all_slots
+-- Who works and who waits; few rows, as each stands for an agent at this moment.
+select id, backend, owner, run_id, step, tags, remaining, coalesce(place, id), asked_at, taken_at from slots order by id
+
+-- name: ask_slot
+-- At the end of the line: without a place of another, its id is its place.
+insert into slots (backend, owner, run_id, step, tags, remaining, asked_at) values (?, ?, ?, ?, ?, ?, ?) returning id
+
+-- name: place_slot
+-- A place in the line.
+update slots set place = ? where id = ?
+
+-- name: take_slot
+-- It waits no more.
+update slots set taken_at = ? where id = ?
+
+-- name: free_slot
+-- It is done, or waits no more.
+delete from slots where id = ?
+
+-- name: has_slots
+-- A state that is only read may be of an older version.
+select 1 from sqlite_schema where type = 'table' and name = 'slots'

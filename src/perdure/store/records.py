@@ -107,6 +107,44 @@ class Addition(NamedTuple):
     change: Change | None
 
 
+class SlotRequest(NamedTuple):
+    """A wish to start an agent: on which backend, for which step of which run, with which mutex tags (between spaces), and how
+    long the way is that still follows. `owner` is the process's identity as JSON text, `asked_at` epoch milliseconds."""
+
+    backend: str
+    owner: str
+    run_id: str
+    step: str
+    tags: str
+    remaining: int
+    asked_at: int
+
+
+class SlotRow(NamedTuple):
+    """One who works (`taken_at` is set) or waits, with the place in the line."""
+
+    id: int
+    backend: str
+    owner: str
+    run_id: str
+    step: str
+    tags: str
+    remaining: int
+    place: int
+    asked_at: int
+    taken_at: int | None
+
+
+class SlotChange(NamedTuple):
+    """What is to be done with rows of slots: those of `dropped` go, those of `taken` (id, time) wait no more, and others get the
+    places that became free (id, place). `asked` is the id of the row that was asked for, if there was one."""
+
+    dropped: Sequence[int] = ()
+    taken: Sequence[tuple[int, int]] = ()
+    places: Sequence[tuple[int, int]] = ()
+    asked: int | None = None
+
+
 class ClaimLost(OwnedElsewhere):
     """The run was taken over by another process: this one must not write its log any more."""
 

@@ -24,6 +24,7 @@ from perdure.store.records import (
     RunRow,
     StateRefused,
 )
+from perdure.store.slots import SqliteSlots
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -41,6 +42,7 @@ class SqliteStore:
         self._db = db
         self._path = path
         self._execute = db.execute
+        self.slots = SqliteSlots(db, self._transaction, self._explain)
 
     @classmethod
     def open(cls, path: str, *, durability: str = "full") -> SqliteStore:

@@ -61,6 +61,8 @@ def _print(shown: dict[str, Any]) -> None:
             say(f"      {one_line(step['failure'], 150)}")
     for question in shown["questions"]:
         say(f"  ? {question['step']}: {one_line(question['text'], 100)}{' (answered)' if question['answered'] else ''}")
+    for wait in shown["slot_waits"]:
+        say(f"  … {wait['step']}: {one_line(wait['text'], 150)}")
     for notice in shown["notices"]:
         say(f"  {notice.get('level')}: {one_line(str(notice.get('message')), 150)}")
     failure = shown.get("failure")

@@ -10,6 +10,7 @@ from perdure.graph.diagnostics import Diagnostic, error, warning
 from perdure.graph.dialect import Dialect
 from perdure.graph.model import HANDLERS, SHAPES, Attributes, Edge, Graph, Node, as_duration_ms
 from perdure.graph.stylesheet import BadStylesheet, parse_stylesheet
+from perdure.kernel.capacity.tags import BadTag, parse_tags
 
 _ABSOLUTE_CD = re.compile(r"(?:^|[;&|]\s*)\s*cd\s+[\"']?/")
 _DIRECTIONS = ("TB", "LR", "BT", "RL")
@@ -141,6 +142,17 @@ def known_words(graph: Graph, _dialect: Dialect) -> Iterator[Diagnostic]:
             yield warning("backend_valid", f"node {node.id} wants the unknown backend {backend!r}.", node_id=node.id)
 
 
+def mutex_valid(graph: Graph, _dialect: Dialect) -> Iterator[Diagnostic]:
+    """Mutex tags can be read."""
+    for node in graph.nodes.values():
+        if "mutex" not in node.attrs:
+            continue
+        try:
+            parse_tags(node.text("mutex"))
+        except BadTag as problem:
+            yield error("mutex_valid", f"node {node.id}: {problem.message}", fix=problem.hint, **_place(node))
+
+
 def unknown_attribute(graph: Graph, _dialect: Dialect) -> Iterator[Diagnostic]:
     """Attributes that mean nothing here are kept and named."""
     names = list(ATTRIBUTES)
@@ -178,5 +190,5 @@ def _holders(graph: Graph) -> Iterator[tuple[Attributes, str]]:
 CHECKS = (
     stylesheet_syntax, type_known, fidelity_valid, thread_id_requires_fidelity_full, prompt_on_llm_nodes,
     command_requires_script, wait_requires_duration, script_absolute_cd, direction_valid, value_kinds, known_words,
-    unknown_attribute,
+    mutex_valid, unknown_attribute,
 )  # fmt: skip

@@ -16,6 +16,7 @@ from perdure.graph.preamble import fidelity_of, preamble, thread_of
 from perdure.graph.runtime import Visit
 from perdure.graph.scripts import place_environment
 from perdure.graph.variables import render
+from perdure.kernel.capacity.tags import parse_tags
 
 if TYPE_CHECKING:
     from perdure.sandbox.groups import Group
@@ -55,12 +56,14 @@ async def run(visit: Visit) -> NodeOutcome:
         timeout_ms=node.duration_ms("timeout"),
         max_tokens=node.integer("max_tokens"),
     )
-    left_before = _status_stamp(visit)
-    try:
-        result = await backend.run(request, _turn_context(visit))
-    except BackendError as error:
-        visit.op.emit("agent.cli.completed", _ended(node.id, str(error), error.report), again=True)
-        return _failed(error)
+    remaining = visit.runtime.remaining.get(node.id, 0)
+    async with visit.op.slot(name, tags=parse_tags(node.text("mutex")), remaining=remaining):
+        left_before = _status_stamp(visit)
+        try:
+            result = await backend.run(request, _turn_context(visit))
+        except BackendError as error:
+            visit.op.emit("agent.cli.completed", _ended(node.id, str(error), error.report), again=True)
+            return _failed(error)
     visit.op.emit("agent.cli.completed", _ended(node.id, None, result.report), again=True)
     outcome = _outcome(visit, result, left_before)
     told = {
