@@ -63,7 +63,8 @@ ATTRIBUTES = {
         _a("reasoning_effort", "text", "n", "high", "`low`, `medium`, `high`."),
         _a("max_tokens", "integer", "n", None, "The most that a model may answer."),
         _a("speed", "text", "n", "", "A provider's speed setting."),
-        _a("backend", "text", "n", "", "Which backend answers: `command`, `scripted`, `simulated`."),
+        _a("backend", "text", "n", "", "Which backend answers: `command`, `codex`, ..."),
+        _a("permission", "text", "n", "", "What an agent may do: `read-only`, `read-write`, `full`."),
         _a("project_memory", "flag", "n", True, "Whether agents read the project's instructions."),
         _a("max_agent_turns", "integer", "n", None, "The most turns of an agent."),
         _a("script", "text", "n", "", "What a command node runs."),
@@ -135,4 +136,5 @@ DRAWING = frozenset(
     ]
 )
 
+PERMISSIONS = ("read-only", "read-write", "full")
 FIDELITIES = ("full", "truncate", "compact", "summary:low", "summary:medium", "summary:high")
