@@ -402,7 +402,11 @@ def test_a_line_that_nobody_knows_changes_nothing(
 def test_lines_are_cut_at_newlines_only(turns: Turns, program: Program, name: str) -> None:
     text = "a\u2028b\u0085c\x0bd\x0ce"
     said = {"claude-code": claude_result(text), "codex": codex_item("agent_message", text=text)}[name]
-    lines = [GOOD[name][0], json.dumps(said, ensure_ascii=False), *([codex_completed()] if name == "codex" else [])]
+    lines: list[Any] = [
+        GOOD[name][0],
+        json.dumps(said, ensure_ascii=False),
+        *([codex_completed()] if name == "codex" else []),
+    ]
 
     assert ask(turns, name, program(printing(*lines))).text == text
 

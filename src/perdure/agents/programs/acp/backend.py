@@ -66,13 +66,12 @@ def acp(command: Sequence[str]) -> AcpBackend:
 
 
 class _Turn(msgspec.Struct):
-    """How the conversation went. `is_lost`: the agent cannot go on in the session."""
+    """How the conversation went."""
 
     session_id: str = ""
     stop_reason: str = ""
     usage: dict[str, int] | None = None
     failure: str = ""
-    is_lost: bool = False
 
 
 class AcpBackend:
@@ -88,10 +87,6 @@ class AcpBackend:
         try:
             client = Client(request.cwd, level_of(request), telling)
             went, result = await self._once(request, turn, plan, client, telling)
-            if went.is_lost:
-                telling.lost(plan.session_id, went.failure)
-                client = Client(request.cwd, level_of(request), telling)
-                went, result = await self._once(request, turn, afresh(request), client, telling)
             return self._answer(request, turn, client, went, result)
         except CommandMissing as error:
             raise missing("The agent", "Name an installed one with --command.", request, error) from error
@@ -180,11 +175,11 @@ async def _converse(
         return
     place = {"cwd": request.cwd, "mcpServers": []}
     if plan.session_id:
-        if not await _load(peer, plan.session_id, place, hello, client, went):
-            return
-        went.session_id = plan.session_id
-    else:
-        went.session_id = await _new_session(peer, place, hello)
+        failure = await _load(peer, plan.session_id, place, hello, client)
+        if failure:
+            telling.lost(plan.session_id, failure)
+            plan = afresh(request)
+    went.session_id = plan.session_id or await _new_session(peer, place, hello)
     telling.opened(went.session_id, plan.way)
     await turn.op.flush()
     if request.model:
@@ -209,23 +204,19 @@ async def _new_session(peer: Peer, place: dict[str, Any], hello: dict[str, Any])
     return session_id
 
 
-async def _load(
-    peer: Peer, session_id: str, place: dict[str, Any], hello: dict[str, Any], client: Client, went: _Turn
-) -> bool:
-    """Whether the agent goes on in the session. It repeats what was said there, which is no news."""
+async def _load(peer: Peer, session_id: str, place: dict[str, Any], hello: dict[str, Any], client: Client) -> str:
+    """Why the agent cannot go on in the session; empty when it can. It repeats what was said there, which is no news."""
     abilities = hello.get("agentCapabilities")
     if not isinstance(abilities, dict) or abilities.get("loadSession") is not True:
-        went.is_lost, went.failure = True, "The agent cannot go on in an earlier session."
-        return False
+        return "The agent cannot go on in an earlier session."
     client.is_replaying = True
     try:
         await peer.call("session/load", place | {"sessionId": session_id})
     except RpcError as error:
-        went.is_lost, went.failure = True, error.message
-        return False
+        return error.message or "The agent does not know the session."
     finally:
         client.is_replaying = False
-    return True
+    return ""
 
 
 async def _prompt(peer: Peer, plan: Plan, went: _Turn) -> None:

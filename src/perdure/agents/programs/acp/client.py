@@ -23,11 +23,13 @@ _NO = ("reject_once", "reject_always")
 
 
 def is_allowed(level: Level, call: dict[str, Any], cwd: str) -> bool:
-    """Whether an agent of this level may make the tool call. Changes stay in the working folder, unless the level is full; a call of
-    an unknown kind is of the kind `other`."""
+    """Whether an agent of this level may make the tool call. Changes name their files and stay in the working folder, unless the level is
+    full; a call of an unknown kind is of the kind `other`."""
     kind = str(call.get("kind") or "other")
-    if level != "full" and kind in _EDITS and not all(_is_inside(cwd, path) for path in paths_of(call)):
-        return False
+    if level != "full" and kind in _EDITS:
+        paths = paths_of(call)
+        if not paths or not all(_is_inside(cwd, path) for path in paths):
+            return False
     known = kind if kind in _ALLOWED["full"] else "other"
     return known in _ALLOWED.get(level, ())
 
