@@ -179,15 +179,18 @@ def test_an_agent_that_may_only_read_changes_no_file(kind: Kind, tmp_path: Path)
 
 
 @each_program
+@pytest.mark.parametrize("place_of_work", ["folder", "worktree"])
 def test_a_run_that_was_killed_goes_on_inside_the_agents_conversation(
-    kind: Kind, tmp_path: Path, perdure: Perdure
+    kind: Kind, place_of_work: str, tmp_path: Path, perdure: Perdure
 ) -> None:
-    """No turn that was finished is paid for twice: the model is asked three times in all, and the file is written once."""
-    made = tmp_path / "work" / "made.txt"
+    """No turn that was finished is paid for twice: the model is asked three times in all, and the file is written once and still there."""
+    made = Path("made.txt")
     replies: list[Reply] = [kind.write(made, "made"), Hang(), Say("All of it is done.")]
     with FakeModel(replies) as model:
         place = Place(kind, model, tmp_path)
         _write_workflow(place)
+        if place_of_work == "worktree":
+            _commit(place.work)
         owner = subprocess.Popen(
             [sys.executable, "-m", "perdure.cli.main", "run", "w.toml"],
             cwd=place.work,
@@ -207,7 +210,13 @@ def test_a_run_that_was_killed_goes_on_inside_the_agents_conversation(
     assert "Make made.txt, then say so." in first
     assert [third.count(each) for each in ("Make made.txt, then say so.", CONTINUE)] == [1, 1]
     assert ("toolu_1" if kind.backend == "claude-code" else "call_1") in third
-    assert made.read_text() == "made"
+    if place_of_work == "worktree":
+        assert (
+            _git(place.work, "show", f"{_git(place.work, 'branch', '--list', 'perdure/run/*').split()[-1]}:made.txt")
+            == "made"
+        )
+    else:
+        assert (place.work / made).read_text() == "made"
     events = _events(tmp_path)
     opened = [each["properties"] for each in events if each["event"] == "agent.session.opened"]
     assert [each["way"] for each in opened] == ["new", "recovered"]
@@ -224,6 +233,15 @@ def _write_workflow(place: Place) -> None:
         f'version = 1\ngraph = "w.fabro"\n[backend]\nname = "{place.kind.backend}"\n'
         f'command = {json.dumps(place.command)}\n[sandbox]\npass_env = ["ANTHROPIC_API_KEY"]\n'
     )
+
+
+def _commit(folder: Path) -> None:
+    for arguments in (["init", "-q", "-b", "main"], ["add", "."], ["commit", "-q", "-m", "Begin"]):
+        _git(folder, *arguments)
+
+
+def _git(folder: Path, *arguments: str) -> str:
+    return subprocess.run(["git", *arguments], cwd=folder, check=True, capture_output=True, text=True).stdout
 
 
 def _events(tmp_path: Path) -> list[dict[str, Any]]:

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from perdure.agents.backend import AgentResult, BackendError, find_backend
+from perdure.agents.backend import AgentResult, BackendError, command_for, find_backend
 from perdure.agents.programs import telling, turn
-from perdure.agents.programs.sessions import CONTINUE
+from perdure.agents.programs.sessions import BEGUN, CONTINUE
 from perdure.base.masking import MASK
 from perdure.disk import process
 
@@ -331,6 +331,24 @@ sys.stdout.buffer.write({good!r})
 
 
 @BOTH
+def test_work_that_was_begun_in_a_lost_session_is_said_to_be_begun(turns: Turns, program: Program, name: str) -> None:
+    printed, errors = UNKNOWN[name]
+    good = b"".join(json.dumps(each).encode() + b"\n" for each in GOOD[name])
+    source = f"""
+if "resume" in " ".join(sys.argv):
+    print({printed!r}); print({errors!r}, file=sys.stderr); sys.exit(1)
+sys.stdout.buffer.write({good!r})
+"""
+    turns.op.earlier = [
+        ("agent.session.opened", {"session_id": "x"}),
+        ("agent.message", {"session_id": "x", "kind": "tool"}),
+    ]
+    ask(turns, name, program(printing(then=source)))
+
+    assert [prompt for _arguments, prompt, _env in asked(turns)] == [CONTINUE, f"{BEGUN}\n\nMend it."]
+
+
+@BOTH
 def test_a_session_that_was_lost_once_is_not_asked_for_again(turns: Turns, program: Program, name: str) -> None:
     turns.op.earlier = [
         ("agent.session.opened", {"session_id": "x"}),
@@ -551,3 +569,29 @@ def test_nothing_is_left_beside_the_run(turns: Turns, program: Program, name: st
     ask(turns, name, program(printing(*GOOD[name])))
 
     assert list(turns.scratch.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "chosen", "is_given"),
+    [
+        ("codex", "codex", True),
+        ("command", None, True),
+        ("acp", None, True),
+        ("acp", "acp", True),
+        ("codex", None, False),
+        ("claude-code", "command", False),
+        ("command", "codex", False),
+    ],
+)
+def test_a_command_is_given_to_the_backend_that_it_is_meant_for(
+    name: str, chosen: str | None, *, is_given: bool
+) -> None:
+    """A node with a backend of its own does not run the program of the other nodes."""
+    assert bool(command_for(name, chosen, ["python3", "agent.py"])) is is_given
+
+
+def test_what_claude_code_says_itself_is_said_by_no_model(turns: Turns, program: Program) -> None:
+    own = claude_says("API Error: 529")
+    own["message"]["model"] = "<synthetic>"
+
+    assert ask(turns, "claude-code", program(printing(claude_init(), own, claude_result()))).model is None

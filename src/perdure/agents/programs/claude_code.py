@@ -14,6 +14,8 @@ from perdure.agents.programs.turn import ProgramBackend, Said, inside, level_of
 
 _MODES = {"read-only": "plan", "read-write": "acceptEdits", "full": "bypassPermissions"}
 _EDITS = ("Write", "Edit", "MultiEdit", "NotebookEdit")
+# The program itself speaks, not a model.
+_NOBODY = "<synthetic>"
 _UNKNOWN_SESSION = "No conversation found"
 _TRANSIENT = (408, 429, 500, 502, 503, 504, 529)
 
@@ -81,8 +83,9 @@ class ClaudeReader:
             for block in content if isinstance(content, list) else []:
                 if isinstance(block, dict):
                     self._block(block, is_sub_agent=record.get("parent_tool_use_id") is not None)
-            if kind == "assistant" and isinstance(message, dict) and isinstance(message.get("model"), str):
-                self.said.model = message["model"]
+            model = message.get("model") if isinstance(message, dict) else None
+            if kind == "assistant" and isinstance(model, str) and model != _NOBODY:
+                self.said.model = model
         elif kind == "result":
             self._result(record)
 

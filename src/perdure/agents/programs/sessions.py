@@ -16,10 +16,8 @@ from perdure.base.jsonvalue import JSON
 
 Way = Literal["new", "continued", "recovered"]
 
-CONTINUE = (
-    "Continue: your process was ended; go on from where you were. Look at the files before you go on: what was not finished may have"
-    " been put back."
-)
+CONTINUE = "Continue: your process was ended; go on from where you were. Look at the files first: what you were doing last may be done, or not."
+BEGUN = "This was begun before and was interrupted; some of it may be done already. Look at the files first."
 _TASK = "What you were asked, should it have been lost:"
 
 
@@ -52,9 +50,10 @@ def plan_turn(
     return afresh(request)
 
 
-def afresh(request: AgentRequest) -> Plan:
-    """A new session."""
-    return Plan(request.prompt, "", "new")
+def afresh(request: AgentRequest, lost: Plan | None = None) -> Plan:
+    """A new session. In the place of a lost one that had been at work, it is told so."""
+    was_at_work = lost is not None and lost.way == "recovered"
+    return Plan(f"{BEGUN}\n\n{request.prompt}" if was_at_work else request.prompt, "", "new")
 
 
 def conversation(session_id: str, total: dict[str, float] | None = None) -> JSON:

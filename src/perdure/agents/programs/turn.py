@@ -98,7 +98,7 @@ class ProgramBackend:
             reader, result = await self._once(request, turn, plan, telling)
             if reader.said.is_lost and plan.session_id:
                 telling.lost(plan.session_id, reader.said.failure)
-                plan = afresh(request)
+                plan = afresh(request, plan)
                 reader, result = await self._once(request, turn, plan, telling)
             return self._answer(request, turn, reader.said, result)
         except CommandMissing as error:

@@ -178,7 +178,7 @@ async def _converse(
         failure = await _load(peer, plan.session_id, place, hello, client)
         if failure:
             telling.lost(plan.session_id, failure)
-            plan = afresh(request)
+            plan = afresh(request, plan)
     went.session_id = plan.session_id or await _new_session(peer, place, hello)
     telling.opened(went.session_id, plan.way)
     await turn.op.flush()
