@@ -16,7 +16,10 @@ from perdure.base.jsonvalue import JSON
 
 Way = Literal["new", "continued", "recovered"]
 
-CONTINUE = "Continue: your process was ended; go on from where you were. Look at the files first: what you were doing last may be done, or not."
+CONTINUE = (
+    "Continue: your process was ended; go on from where you were."
+    " Look at the files first: what you were doing last may be done, or not."
+)
 BEGUN = "This was begun before and was interrupted; some of it may be done already. Look at the files first."
 _TASK = "What you were asked, should it have been lost:"
 
