@@ -34,7 +34,10 @@ def claude(model: FakeModel, home: Path) -> tuple[str, dict[str, str]]:
 
 def codex(model: FakeModel, home: Path) -> tuple[str, dict[str, str]]:
     """The command of Codex, and the variables that it needs."""
-    (home / "codex").mkdir(exist_ok=True)
+    for name in ("codex", "temporary"):
+        (home / name).mkdir(exist_ok=True)
     provider = f'{{name="fake",base_url="{model.url}/v1",wire_api="responses",env_key="FAKE_KEY"}}'
     command = f"{program('codex')} -c model=fake-1 -c model_provider=fake -c 'model_providers.fake={provider}'"
-    return command, {"CODEX_HOME": str(home / "codex"), "FAKE_KEY": "key-of-the-tests"}
+    # It keeps the programs of its sandbox in its home, and only when that is not under what it takes for the folder of temporary files.
+    folders = {"CODEX_HOME": str(home / "codex"), "TMPDIR": str(home / "temporary")}
+    return command, folders | {"FAKE_KEY": "key-of-the-tests"}
