@@ -46,7 +46,7 @@ def parse_answer(printed: str) -> AgentResult:
     return AgentResult(
         text=said,
         directive=directive,
-        usage=_usage_of(found),
+        usage=usage_of(found),
         files_touched=[each for each in files if isinstance(each, str)] if isinstance(files, list) else [],
         model=model if isinstance(model, str) else None,
     )
@@ -63,7 +63,7 @@ def _object_of(text: str) -> dict[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
-def _usage_of(found: dict[str, Any]) -> dict[str, Any] | None:
+def usage_of(found: dict[str, Any]) -> dict[str, Any] | None:
     """Tokens and cost under the names that the run's figures use; what is no number is left out."""
     usage = found.get("usage")
     given = dict(usage) if isinstance(usage, dict) else {}

@@ -19,6 +19,7 @@ class AgentRequest(msgspec.Struct, frozen=True):
     """What an agent is asked, and where it works. `timeout_ms` None is for ever; an empty text or None is not asked for.
 
     `conversation` is what the result of an earlier request on the same thread said, so that the backend goes on in it; None begins anew.
+    `permission` is what the agent may do: `read-only`, `read-write` or `full`; an empty text is the backend's own choice.
     """
 
     prompt: str
@@ -37,6 +38,7 @@ class AgentRequest(msgspec.Struct, frozen=True):
     timeout_ms: int | None
     max_tokens: int | None
     conversation: JSON = None
+    permission: str = ""
 
 
 class AgentContext(msgspec.Struct, frozen=True):
@@ -108,11 +110,23 @@ class Backend(Protocol):
         """The answer. Raises `BackendError`."""
 
 
-BACKENDS = ("command", "scripted", "simulated")
+# Where each coding-agent program's backend is made, from the command that a person gave for it.
+_PROGRAMS = {
+    "claude-code": "perdure.agents.programs.claude_code:claude_code",
+    "codex": "perdure.agents.programs.codex:codex",
+    "acp": "perdure.agents.programs.acp.backend:acp",
+}
+BACKENDS = ("command", "scripted", "simulated", *_PROGRAMS)
 
 
 def find_backend(name: str, command: Sequence[str], script: str | None) -> Backend:
     """The backend of that name. Raises `Refused` for an unknown name, or when what it needs was not given."""
+    if name in _PROGRAMS:
+        from importlib import import_module
+
+        module, _, factory = _PROGRAMS[name].partition(":")
+        found: Backend = getattr(import_module(module), factory)(command)
+        return found
     if name == "command":
         from perdure.agents.command import CommandBackend
 
@@ -130,3 +144,9 @@ def find_backend(name: str, command: Sequence[str], script: str | None) -> Backe
 
         return SimulatedBackend()
     raise Refused(f"There is no backend {name!r}.", hint=f"Known: {', '.join(BACKENDS)}.")
+
+
+def command_for(name: str, chosen: str | None, command: Sequence[str]) -> Sequence[str]:
+    """What of a run's `--command` is meant for this backend, when `chosen` is the backend that the whole run names: the command of
+    another backend is not the program of this one. `acp` has no program of its own, so it takes what there is."""
+    return command if name in ("acp", chosen or "command") else ()

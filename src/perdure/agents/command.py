@@ -12,19 +12,14 @@ from contextlib import suppress
 
 from perdure.agents.answer import parse_answer
 from perdure.agents.backend import AgentContext, AgentRequest, AgentResult, BackendError, ProgramReport
+from perdure.agents.ending import failure_of
+from perdure.agents.environment import turn_environment
 from perdure.base.errors import EnvironmentFault
 from perdure.disk.atomic import write_new
 from perdure.sandbox.command import CommandMissing, CommandResult, CommandSpec, run_command, tail_text
 
 MAX_ANSWER = 4 * 1024 * 1024
-# The exit code by which programs say that the same call may succeed later (EX_TEMPFAIL).
-TRY_AGAIN = 75
 _PLACE = "{prompt_file}"
-_NAMES = (
-    "PERDURE_RUN_ID", "PERDURE_NODE_ID", "PERDURE_VISIT", "PERDURE_ATTEMPT", "PERDURE_MODEL", "PERDURE_PROVIDER",
-    "PERDURE_REASONING_EFFORT", "PERDURE_MAX_TOKENS", "PERDURE_THREAD_ID", "PERDURE_FIDELITY", "PERDURE_PROMPT_ONLY",
-    "PERDURE_PROMPT_FILE",
-)  # fmt: skip
 
 
 class CommandBackend:
@@ -42,7 +37,7 @@ class CommandBackend:
         spec = CommandSpec(
             argv=[argument.replace(_PLACE, prompt_file) for argument in self._argv],
             cwd=request.cwd,
-            env=_environment(request, prompt_file),
+            env=turn_environment(request, prompt_file),
             stdin=None if in_file else prompt,
             timeout_ms=request.timeout_ms,
         )
@@ -70,47 +65,15 @@ class CommandBackend:
             stderr=turn.keep_text(f"{turn.scratch}.stderr"),
             stdout=None if is_whole else turn.keep_text(f"{turn.scratch}.stdout"),
         )
-        program = self._argv[0]
-        if result.timed_out:
-            message = f"{program} ran longer than {(request.timeout_ms or 0) / 1000:g} s."
-            raise BackendError(
-                message, failure_class="transient_infra", retryable=True, partial=text.strip(), report=report
-            )
-        if result.exit_code != 0:
-            message = (
-                f"{program} {_ending(result.exit_code)}: {(errors or text.strip())[-1_000:] or 'it said nothing.'}"
-            )
-            again = result.exit_code == TRY_AGAIN
-            raise BackendError(
-                message,
-                failure_class="transient_infra" if again else None,
-                retryable=again,
-                partial=text.strip(),
-                report=report,
-            )
+        failure = failure_of(self._argv[0], request, result, said=errors or text, partial=text.strip(), report=report)
+        if failure is not None:
+            raise failure
         try:
             answer = parse_answer(text)
         except BackendError as error:
             error.report = report
             raise
         return AgentResult(answer.text, answer.directive, answer.usage, answer.files_touched, answer.model, report)
-
-
-def _ending(exit_code: int | None) -> str:
-    if exit_code is not None and exit_code < 0:
-        return f"was ended by signal {-exit_code}"
-    return f"ended with exit code {exit_code}"
-
-
-def _environment(request: AgentRequest, prompt_file: str) -> dict[str, str]:
-    """The variables of this turn. Those of a run around this one are not the agent's, and what nobody asked for is not set."""
-    values = (
-        request.run_id, request.node_id, str(request.visit), str(request.attempt), request.model, request.provider,
-        request.reasoning_effort, "" if request.max_tokens is None else str(request.max_tokens), request.thread_id,
-        request.fidelity, "1" if request.is_prompt_only else "", prompt_file,
-    )  # fmt: skip
-    env = {name: value for name, value in request.env.items() if name not in _NAMES}
-    return env | {name: value for name, value in zip(_NAMES, values, strict=True) if value}
 
 
 def _read_answer(path: str) -> tuple[str, bool]:

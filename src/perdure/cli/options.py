@@ -51,8 +51,18 @@ def workflow_options(function: F) -> F:
         click.option("--no-retro", is_flag=True, help="Write no retrospective."),
         click.option("--model", default="", help="The model of agents that name none."),
         click.option("--provider", default="", help="The provider of agents that name none."),
-        click.option("--backend", default="", metavar="NAME", help="Who answers: command, scripted, simulated."),
-        click.option("--command", default="", metavar='"PROGRAM ARGS"', help="The program of the backend 'command'."),
+        click.option(
+            "--backend",
+            default="",
+            metavar="NAME",
+            help="Who answers: command, claude-code, codex, acp, scripted, simulated.",
+        ),
+        click.option(
+            "--command",
+            default="",
+            metavar='"PROGRAM ARGS"',
+            help="The program of the backend 'command', or of a coding agent.",
+        ),
         click.option("--script", default="", metavar="FILE", help="The answers of the backend 'scripted'."),
         click.option("--in-place", is_flag=True, help="Work in the folder itself, without a worktree."),
         click.option("--keep-worktree", is_flag=True, help="Leave the worktree when the run is settled."),
@@ -69,13 +79,18 @@ def change_options(function: F) -> F:
     for decorator in (
         click.option("--cwd", "directory", default="", metavar="DIR", help="The folder to work in from now on."),
         click.option("--script", default="", metavar="FILE", help="The answers of the backend 'scripted'."),
-        click.option("--command", default="", metavar='"PROGRAM ARGS"', help="The program of the backend 'command'."),
+        click.option(
+            "--command",
+            default="",
+            metavar='"PROGRAM ARGS"',
+            help="The program of the backend 'command', or of a coding agent.",
+        ),
         click.option(
             "--backend",
             "name",
             default="",
             metavar="NAME",
-            help="Who answers from now on: command, scripted, simulated.",
+            help="Who answers from now on: command, claude-code, codex, acp, scripted, simulated.",
         ),
     ):
         function = decorator(function)

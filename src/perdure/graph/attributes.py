@@ -71,6 +71,8 @@ ATTRIBUTES = {
             "",
             "What no other agent on this machine may use meanwhile: tags like `use-computer:screen`.",
         ),
+        _a("backend", "text", "n", "", "Which backend answers: `command`, `codex`, ..."),
+        _a("permission", "text", "n", "", "What an agent may do: `read-only`, `read-write`, `full`."),
         _a("project_memory", "flag", "n", True, "Whether agents read the project's instructions."),
         _a("max_agent_turns", "integer", "n", None, "The most turns of an agent."),
         _a("script", "text", "n", "", "What a command node runs."),
@@ -142,4 +144,5 @@ DRAWING = frozenset(
     ]
 )
 
+PERMISSIONS = ("read-only", "read-write", "full")
 FIDELITIES = ("full", "truncate", "compact", "summary:low", "summary:medium", "summary:high")

@@ -29,7 +29,9 @@ async def end_started(op: OperationContext) -> None:
 
 
 async def clean_up(op: OperationContext, runtime: Runtime, place: Place) -> None:
-    """End the processes of the interrupted attempt, then put its worktree back to the last checkpoint."""
+    """End the processes of the interrupted attempt, then put its worktree back to the last checkpoint.
+
+    An agent that goes on inside its conversation remembers what it did to the files, so it finds them as they were."""
     await end_started(op)
     if not runtime.git:
         return
@@ -41,7 +43,8 @@ async def clean_up(op: OperationContext, runtime: Runtime, place: Place) -> None
     kept = salvage(place.worktree, runtime.run_id, label)
     if kept is not None:
         _notice(op, "salvaged", f"What {op.step_id} had not finished is kept as commit {kept}.")
-        reset(place.worktree)
+        if not op.recorded("agent.session.opened"):
+            reset(place.worktree)
 
 
 def _notice(op: OperationContext, code: str, message: str) -> None:

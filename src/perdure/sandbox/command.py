@@ -84,7 +84,7 @@ def find_program(name: str, path: str | None) -> str | None:
     return None
 
 
-async def run_command(  # noqa: PLR0915 - one life of one process, in its order
+async def run_command(
     spec: CommandSpec,
     *,
     stdout_path: str,
@@ -95,14 +95,31 @@ async def run_command(  # noqa: PLR0915 - one life of one process, in its order
 ) -> CommandResult:
     """Run the command and wait for it; memory stays flat however much it prints.
 
-    `on_started` has returned before the command does anything. When the awaiting task is cancelled, the whole group is ended
-    first. Raises `CommandMissing` when the program or the folder is not there.
+    `on_started` has returned before the command does anything; `on_output` hears at once, unfiltered, what is printed on "stdout" and
+    "stderr". When the awaiting task is cancelled, the whole group is ended first. Raises `CommandMissing` when the program or the
+    folder is not there.
     """
-    _check(spec)
+    check_command(spec)
+    output = Output(stdout_path, stderr_path, new_filter, on_output)
+
+    async def live(transport: asyncio.SubprocessTransport) -> None:
+        _feed(transport, spec.stdin)
+        await asyncio.shield(output.ended)
+
+    return await run_process(spec, output, live, on_started)
+
+
+async def run_process(
+    spec: CommandSpec,
+    output: Output,
+    live: Callable[[asyncio.SubprocessTransport], Awaitable[None]],
+    on_started: Callable[[Group], Awaitable[None]] | None,
+) -> CommandResult:
+    """The life of one process, in its order: held, recorded, let go, lived with by `live` within the time limit, ended with all that it
+    started. A process that is there when `live` returns is ended too."""
     begun = time.monotonic()
     mark = ids.new_ulid()
     gate_read, gate_write = os.pipe()
-    output = _Output(stdout_path, stderr_path, new_filter, on_output)
     try:
         transport = await _spawn(spec, mark, gate_read, output)
     except OSError as error:
@@ -118,13 +135,13 @@ async def run_command(  # noqa: PLR0915 - one life of one process, in its order
         if on_started is not None:
             await on_started(group)
         os.write(gate_write, b"go\n")
-        _feed(transport, spec.stdin)
         limit = None if spec.timeout_ms is None else spec.timeout_ms / 1000
         try:
-            await asyncio.wait_for(asyncio.shield(output.ended), limit)
+            await asyncio.wait_for(live(transport), limit)
         except TimeoutError:
             timed_out = True
-        survivors = await _end(output, group) if timed_out else await _reap(group)
+        has_ended = output.ended.done() and not timed_out
+        survivors = await _reap(group) if has_ended else await _end(output, group)
         with suppress(TimeoutError):
             # Who still holds a pipe after the group is gone is not waited for.
             await asyncio.wait_for(asyncio.shield(output.drained), 1.0)
@@ -147,7 +164,7 @@ async def run_command(  # noqa: PLR0915 - one life of one process, in its order
     )
 
 
-class _Output(asyncio.SubprocessProtocol):
+class Output(asyncio.SubprocessProtocol):
     """Moves what the command prints to files as it comes, so that a slow disk slows the command and no memory fills.
 
     `ended` is done when the command has ended, `drained` when nobody holds its pipes any more.
@@ -172,6 +189,8 @@ class _Output(asyncio.SubprocessProtocol):
         self._on_output = on_output
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
+        if self._on_output is not None:
+            self._on_output("stdout" if fd == 1 else "stderr", data)
         found = self._filters.get(fd)
         self._write(fd, data if found is None else found.feed(data))
 
@@ -202,11 +221,10 @@ class _Output(asyncio.SubprocessProtocol):
             self.process_exited()
             return
         self.sizes[fd] += len(text)
-        if self._on_output is not None:
-            self._on_output("stdout" if fd == 1 else "stderr", text)
 
 
-def _check(spec: CommandSpec) -> None:
+def check_command(spec: CommandSpec) -> None:
+    """Raises `CommandMissing` when the program or the folder is not there."""
     if not os.path.isdir(spec.cwd):
         raise CommandMissing(f"The folder {spec.cwd} is not there.", hint="Was it moved or removed?")
     program = spec.argv[0]
@@ -215,7 +233,7 @@ def _check(spec: CommandSpec) -> None:
         raise CommandMissing(f"There is no program {program}.", hint="Install it, or correct its name.")
 
 
-async def _spawn(spec: CommandSpec, mark: str, gate: int, output: _Output) -> asyncio.SubprocessTransport:
+async def _spawn(spec: CommandSpec, mark: str, gate: int, output: Output) -> asyncio.SubprocessTransport:
     env = dict(spec.env) | {MARK: mark}
     transport, _protocol = await asyncio.get_running_loop().subprocess_exec(
         lambda: output,
@@ -249,7 +267,7 @@ async def _reap(group: Group) -> list[int]:
     return await asyncio.get_running_loop().run_in_executor(None, kill_all, group)
 
 
-async def _end(output: _Output, group: Group) -> list[int]:
+async def _end(output: Output, group: Group) -> list[int]:
     """End the command and all its descendants: politely, then not."""
     send(group, signal.SIGTERM)
     deadline = time.monotonic() + GRACE_S

@@ -246,7 +246,7 @@ def prepare(request: Request, home: StateHome) -> Prepared:
 
 def check_backend(graph: Graph, options: Options) -> None:
     """A run's agents have a backend that can answer. Raises `Refused` before anything starts."""
-    from perdure.agents.backend import BACKENDS, find_backend
+    from perdure.agents.backend import BACKENDS, command_for, find_backend
 
     if options.backend and options.backend not in BACKENDS:
         raise Refused(f"There is no backend {options.backend!r}.", hint=f"Known: {', '.join(BACKENDS)}.")
@@ -258,7 +258,7 @@ def check_backend(graph: Graph, options: Options) -> None:
             if name in ("api", "cli"):
                 name = options.backend or "command"
             try:
-                find_backend(name, options.command, options.script)
+                find_backend(name, command_for(name, options.backend, options.command), options.script)
             except Refused as error:
                 raise Refused(f"Node {node.id} asks an agent. {error.message}", hint=error.hint) from error
     from perdure.sandbox.environment import resolve_variables

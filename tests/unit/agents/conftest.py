@@ -15,6 +15,32 @@ from perdure.kernel.context import OperationContext
 from perdure.sandbox.groups import Group
 
 
+class Recorder:
+    """The part of an operation's context that a program's backend uses: what is emitted now, and what earlier owners recorded."""
+
+    def __init__(self) -> None:
+        self.emitted: list[tuple[str, dict[str, Any]]] = []
+        self.earlier: list[tuple[str, dict[str, Any]]] = []
+
+    def emit(self, event: str, properties: dict[str, Any], *, again: bool = False) -> None:
+        assert again
+        self.emitted.append((event, properties))
+
+    def recorded(self, event: str) -> list[dict[str, Any]]:
+        return [properties for name, properties in self.earlier if name == event]
+
+    async def flush(self) -> None:
+        """Nothing is put off."""
+
+    def of(self, event: str) -> list[dict[str, Any]]:
+        return [properties for name, properties in self.emitted if name == event]
+
+    def owner_dies(self) -> None:
+        """What was emitted is what an earlier owner recorded."""
+        self.earlier += self.emitted
+        self.emitted = []
+
+
 class Turns:
     """Asks a backend; remembers the process groups that it told of."""
 
@@ -26,6 +52,7 @@ class Turns:
         self.scratch.mkdir()
         self.started: list[Group] = []
         self.secrets: list[str] = []
+        self.op = Recorder()
 
     def request(self, **changes: Any) -> AgentRequest:
         request = AgentRequest(
@@ -53,7 +80,7 @@ class Turns:
 
         mask = Masker(self.secrets)
         return AgentContext(
-            op=cast("OperationContext", None),
+            op=cast("OperationContext", self.op),
             scratch=str(self.scratch / "fix.1"),
             new_filter=mask.stream,
             on_started=on_started,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from perdure.graph.attributes import ATTRIBUTES, DRAWING, FIDELITIES
+from perdure.graph.attributes import ATTRIBUTES, DRAWING, FIDELITIES, PERMISSIONS
 from perdure.graph.diagnostics import Diagnostic, error, warning
 from perdure.graph.dialect import Dialect
 from perdure.graph.model import HANDLERS, SHAPES, Attributes, Edge, Graph, Node, as_duration_ms
@@ -15,7 +15,7 @@ from perdure.kernel.capacity.tags import BadTag, parse_tags
 _ABSOLUTE_CD = re.compile(r"(?:^|[;&|]\s*)\s*cd\s+[\"']?/")
 _DIRECTIONS = ("TB", "LR", "BT", "RL")
 _POLICIES = ("wait_all", "first_success", "k_of_n", "quorum")
-_BACKENDS = ("command", "scripted", "simulated", "api", "cli")
+_BACKENDS = ("command", "scripted", "simulated", "claude-code", "codex", "acp", "api", "cli")
 
 
 def stylesheet_syntax(graph: Graph, _dialect: Dialect) -> Iterator[Diagnostic]:
@@ -140,6 +140,14 @@ def known_words(graph: Graph, _dialect: Dialect) -> Iterator[Diagnostic]:
         backend = node.text("backend")
         if backend and backend not in _BACKENDS:
             yield warning("backend_valid", f"node {node.id} wants the unknown backend {backend!r}.", node_id=node.id)
+        permission = node.text("permission")
+        if permission and permission not in PERMISSIONS:
+            yield error(
+                "permission_valid",
+                f"node {node.id} has the unknown permission {permission!r}.",
+                fix=f"One of {', '.join(PERMISSIONS)}.",
+                node_id=node.id,
+            )
 
 
 def mutex_valid(graph: Graph, _dialect: Dialect) -> Iterator[Diagnostic]:

@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from perdure.agents.backend import AgentContext, AgentRequest, AgentResult, BackendError, ProgramReport, find_backend
+from perdure.agents.backend import (
+    AgentContext,
+    AgentRequest,
+    AgentResult,
+    BackendError,
+    ProgramReport,
+    command_for,
+    find_backend,
+)
 from perdure.graph.directive import WORDS, apply_directive, find_directive
 from perdure.graph.failures import classify
 from perdure.graph.outcome import NodeOutcome, failed, try_again
@@ -36,7 +44,7 @@ async def run(visit: Visit) -> NodeOutcome:
     name = options.backend or node.text("backend") or "command"
     if name in ("api", "cli"):
         name = options.backend or "command"
-    backend = find_backend(name, options.command, options.script)
+    backend = find_backend(name, command_for(name, options.backend, options.command), options.script)
     provider_used = {"mode": name, "provider": node.text("provider") or options.provider, "model": _model(visit)}
     visit.op.emit("step.prompt", {"node_id": node.id, "text": prompt, "provider_used": provider_used}, again=True)
     request = AgentRequest(
@@ -55,6 +63,7 @@ async def run(visit: Visit) -> NodeOutcome:
         env=place_environment(visit.runtime, {"PERDURE_NODE_ID": node.id}),
         timeout_ms=node.duration_ms("timeout"),
         max_tokens=node.integer("max_tokens"),
+        permission=node.text("permission"),
     )
     remaining = visit.runtime.remaining.get(node.id, 0)
     async with visit.op.slot(name, tags=parse_tags(node.text("mutex")), remaining=remaining):
