@@ -160,7 +160,13 @@ def end_processes(state: State, row: RunRow) -> list[int]:
     history.fold(event_of(row.run_id, each) for each in state.store.read_events(row.no))
     survivors: list[int] = []
     for step in history.open_steps():
-        for name in ("command.started", "agent.cli.started", "setup.command.started", "hook.started"):
+        for name in (
+            "command.started",
+            "agent.cli.started",
+            "setup.command.started",
+            "hook.started",
+            "agent.tool.started",
+        ):
             for event in history.emitted.get((step, name), ()):
                 group = event.properties.get("process_group")
                 if isinstance(group, dict):
