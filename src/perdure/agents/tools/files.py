@@ -201,7 +201,7 @@ def _short(line: str) -> str:
 
 
 def _mark(call: Invocation) -> str:
-    return paths.digest_of(call.call_id.encode("utf-8", "replace"))[:12]
+    return paths.digest_of(call.place.encode("utf-8", "replace"))[:12]
 
 
 READ = NativeTool(

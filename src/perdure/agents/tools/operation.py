@@ -1,9 +1,9 @@
 """`agent.tool`: one call of a tool as a recorded step. Its input is `{name, arguments, call_id}`, its result
 `{text, is_error, saw, blob?}`; a finished call never runs again.
 
-The loop of an agent opens its context at each interpretation (`open_context`), calls tools by `call_tool`, and closes the context in
-the end. A call whose owner died is run again when that is harmless; else what the dead owner started is ended, and the model is
-told that the call may have run.
+The loop of an agent opens its context at each interpretation (`open_context`), and calls tools by `call_tool`. A call is allowed
+first (`authorizing`), in the same step: so the decision is recorded with the result. A call whose owner died runs again when that is
+harmless, or when it had not begun; else what the dead owner started is ended, and the model is told that the call may have run.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
+from perdure.agents.tools.authorizing import Permissions, authorize
 from perdure.agents.tools.tool import Invocation, Toolbox, ToolContext, ToolOutcome, remember
+from perdure.base.errors import Refused
 from perdure.base.jsonvalue import JSON
 from perdure.disk.atomic import private_folder
 from perdure.kernel import large
@@ -39,22 +41,23 @@ class Open(NamedTuple):
 
     context: ToolContext
     toolbox: Toolbox
+    permissions: Permissions
 
 
 # By run id and the path of the agent's step.
-contexts: dict[str, Open] = {}
+_contexts: dict[str, Open] = {}
 
 
 @contextmanager
-def open_context(scope: RunContext, context: ToolContext, toolbox: Toolbox) -> Iterator[Open]:
+def open_context(scope: RunContext, context: ToolContext, toolbox: Toolbox, permissions: Permissions) -> Iterator[Open]:
     """Make the context known to the steps below this scope."""
     private_folder(context.scratch)
     key = _key(scope.run_id, scope.path)
-    opened = contexts[key] = Open(context, toolbox)
+    opened = _contexts[key] = Open(context, toolbox, permissions)
     try:
         yield opened
     finally:
-        contexts.pop(key, None)
+        _contexts.pop(key, None)
 
 
 async def call_tool(scope: RunContext, name: str, opened: Open, call: ToolCall) -> ToolResult:
@@ -75,38 +78,52 @@ def harmless_text(text: str) -> str:
 async def run_tool(op: OperationContext, input: dict[str, Any]) -> JSON:
     """Call the tool; what the model did wrong is an error result. Raises only for defects and for a disk that does not work."""
     opened = find_context(op.run_id, op.step_id)
-    name, call_id = str(input["name"]), str(input["call_id"])
+    name, call_id, arguments = str(input["name"]), str(input["call_id"]), str(input["arguments"])
     tool = opened.toolbox.find(name)
     if op.was_interrupted:
         await _end_started(op)
-        if tool is not None and not tool.is_repeatable:
+        if tool is not None and not tool.is_repeatable and op.recorded("agent.tool.started"):
             return {"text": INTERRUPTED, "is_error": True, "saw": []}
+    if tool is not None:
+        refusal = await authorize(op, opened.permissions, tool, arguments)
+        if refusal is not None:
+            op.emit("agent.tool.refused", {"tool": name, "call_id": call_id, "reason": refusal})
+            return {"text": refusal, "is_error": True, "saw": []}
+    return _recorded(op, await opened.toolbox.run(name, arguments, _invocation(op, opened, name, call_id)))
+
+
+def _invocation(op: OperationContext, opened: Open, name: str, call_id: str) -> Invocation:
+    about: dict[str, JSON] = {"tool": name, "call_id": call_id}
 
     async def started(group: Group) -> None:
-        about = {"tool": name, "call_id": call_id, "process_group": msgspec.to_builtins(group)}
+        op.emit("agent.tool.started", about | {"process_group": msgspec.to_builtins(group)}, again=True)
+        await op.flush()
+
+    async def begin() -> None:
         op.emit("agent.tool.started", about, again=True)
         await op.flush()
 
-    invocation = Invocation(
+    return Invocation(
         context=opened.context,
         call_id=call_id,
+        place=op.path,
         keep_text=op.keep_text,
         read_kept=lambda value: str(op.resolve(value)),
         on_started=started,
+        begin=begin,
         was_interrupted=op.was_interrupted,
     )
-    return _recorded(op, await opened.toolbox.run(name, str(input["arguments"]), invocation))
 
 
 def find_context(run_id: str, step_id: str) -> Open:
-    """The context of the agent step that this step lies in."""
+    """The context of the agent step that this step lies in. Raises `Refused` when none is open."""
     path = step_id
     while path:
-        found = contexts.get(_key(run_id, path))
+        found = _contexts.get(_key(run_id, path))
         if found is not None:
             return found
         path = os.path.dirname(path)
-    return contexts[_key(run_id, "")]
+    raise Refused(f"Step {step_id!r} of run {run_id} has no tools: its agent is not at work in this process.")
 
 
 def _key(run_id: str, path: str) -> str:
@@ -132,6 +149,8 @@ async def _end_started(op: OperationContext) -> None:
     """End what the dead owner's call had started."""
     loop = asyncio.get_running_loop()
     for event in op.recorded("agent.tool.started"):
+        if "process_group" not in event:
+            continue
         group = msgspec.convert(event["process_group"], Group)
         survivors = await loop.run_in_executor(None, end_leftovers, group)
         if survivors:

@@ -19,9 +19,17 @@ def harmless(text: str) -> str:
     return text.encode("utf-8", "replace").decode().replace("\0", "\N{REPLACEMENT CHARACTER}")
 
 
+def masked(text: str, call: Invocation) -> str:
+    """The text without secrets, before any of it is kept."""
+    if call.context.new_filter is None:
+        return text
+    filtered = call.context.new_filter()
+    return (filtered.feed(text.encode("utf-8", "replace")) + filtered.close()).decode("utf-8", "replace")
+
+
 def outcome_of(text: str, call: Invocation, *, is_error: bool = False, after: str = "") -> ToolOutcome:
     """A result with this text, cut when it is long; `after` always stands at its end."""
-    text = harmless(text)
+    text = harmless(masked(text, call))
     if len(text) + len(after) <= LIMIT:
         return ToolOutcome(text + after, is_error)
     path = scratch_file(call, "whole")
@@ -54,5 +62,5 @@ def cut(head: str, tail: str, total: int, call: Invocation, unit: str = "charact
 
 def scratch_file(call: Invocation, name: str) -> str:
     """A path for output of this call alone, the same when the call runs again."""
-    short = hashlib.sha256(call.call_id.encode("utf-8", "replace")).hexdigest()[:16]
+    short = hashlib.sha256(call.place.encode("utf-8", "replace")).hexdigest()[:16]
     return os.path.join(call.context.scratch, f"tool-{os.getpid()}-{short}.{name}")

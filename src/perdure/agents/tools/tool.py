@@ -67,14 +67,21 @@ class ToolContext:
 
 @dataclass(frozen=True, slots=True)
 class Invocation:
-    """One call of a tool. `keep_text` moves a finished file into the log; `on_started` returns when a process group is recorded;
-    `read_kept` gives the text of an output that was kept. `was_interrupted`: an earlier owner died in this very call."""
+    """One call of a tool.
+
+    `place` names the call within its run, also when it runs again after a crash (the call's id may come again in other turns).
+    `keep_text` moves a finished file into the log, `read_kept` gives the text of an output that was kept. `on_started` returns when
+    a process group is recorded, `begin` when the begin of a call without one is. `was_interrupted`: an earlier owner died in this very
+    call.
+    """
 
     context: ToolContext
     call_id: str
+    place: str
     keep_text: Callable[[str], JSON]
     read_kept: Callable[[JSON], str]
     on_started: Callable[[Group], Awaitable[None]] | None = None
+    begin: Callable[[], Awaitable[None]] | None = None
     was_interrupted: bool = False
 
 

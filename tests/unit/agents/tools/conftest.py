@@ -28,6 +28,7 @@ class Desk:
         self.toolbox = Toolbox([READ, WRITE, EDIT, SHELL, READ_OUTPUT])
         self.groups: list[Group] = []
         self.calls = 0
+        self.begun = 0
 
     def use(self, tools: Iterable[Tool]) -> None:
         self.toolbox = Toolbox(tools)
@@ -45,7 +46,13 @@ class Desk:
             Path(path).unlink()
             return {"$blob": text}
 
-        call = Invocation(self.context, call_id, keep, lambda kept: str(kept["$blob"]), started, interrupted)  # type: ignore[index,call-overload]
+        async def begin() -> None:
+            self.begun += 1
+
+        def read(kept: Any) -> str:
+            return str(kept["$blob"])
+
+        call = Invocation(self.context, call_id, call_id, keep, read, started, begin, interrupted)
         outcome = await self.toolbox.run(name, arguments, call)
         remember(
             self.context,
@@ -54,15 +61,15 @@ class Desk:
         )
         return outcome
 
-    def call(self, name: str, *, interrupted: bool = False, **arguments: Any) -> ToolOutcome:
+    def call(self, name: str, /, *, interrupted: bool = False, **arguments: Any) -> ToolOutcome:
         return self.raw(name, json.dumps(arguments), interrupted=interrupted)
 
-    def ok(self, name: str, **arguments: Any) -> str:
+    def ok(self, name: str, /, **arguments: Any) -> str:
         outcome = self.call(name, **arguments)
         assert not outcome.is_error, outcome.text
         return outcome.text
 
-    def fault(self, name: str, **arguments: Any) -> str:
+    def fault(self, name: str, /, **arguments: Any) -> str:
         outcome = self.call(name, **arguments)
         assert outcome.is_error, outcome.text
         return outcome.text
