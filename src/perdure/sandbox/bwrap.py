@@ -43,24 +43,37 @@ class SandboxMissing(EnvironmentFault):
     code = "sandbox_missing"
 
 
-def confine(argv: list[str], confinement: Confinement, path: str | None) -> list[str]:
-    """The command inside the confinement. Raises `SandboxMissing` when there is no bubblewrap."""
+def find_bwrap(path: str | None) -> str:
+    """Where bubblewrap is. Raises `SandboxMissing`."""
     program = find_program("bwrap", path) or find_program("bwrap", os.defpath)
     if program is None:
         raise SandboxMissing(
             'There is no program bwrap, which sandbox = "bwrap" needs.',
             hint='Install the package bubblewrap, or set sandbox = "none".',
         )
+    return program
+
+
+def confine(argv: list[str], confinement: Confinement, path: str | None) -> list[str]:
+    """The command inside the confinement. Raises `SandboxMissing` when there is no bubblewrap."""
+    program = find_bwrap(path)
     root = os.path.realpath(confinement.root)
     words = [program, "--die-with-parent", "--new-session", "--unshare-pid", "--unshare-ipc"]
     words += [] if confinement.allow_network else ["--unshare-net"]
     words += ["--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"]
     words += ["--tmpfs", _TMP, "--setenv", "TMPDIR", _TMP]
-    for folder in _hidden(confinement):
-        words += ["--tmpfs", folder] if os.path.isdir(folder) else ["--ro-bind", os.devnull, folder]
+    hidden = _hidden(confinement)
+    inside = [each for each in hidden if each.startswith(root.rstrip(os.sep) + os.sep)]
+    words += [word for each in hidden if each not in inside for word in _cover(each)]
     words += ["--bind", root, root]
     words += _git_binds(root)
+    words += [word for each in inside for word in _cover(each)]
     return [*words, "--chdir", os.path.realpath(confinement.cwd), "--", *argv]
+
+
+def _cover(path: str) -> list[str]:
+    """An empty folder, or an empty file, in the place of what is there."""
+    return ["--tmpfs", path] if os.path.isdir(path) else ["--ro-bind", os.devnull, path]
 
 
 def _hidden(confinement: Confinement) -> list[str]:

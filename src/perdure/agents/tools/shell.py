@@ -40,11 +40,11 @@ class OutputArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 async def run_shell(arguments: ShellArguments, call: Invocation) -> ToolOutcome:
-    """What the command printed and how it ended. Nothing that it started goes on afterwards."""
+    """What the command printed and how it ended. Nothing that it started goes on afterwards. Raises `SandboxMissing`."""
     if "\0" in arguments.command:
         raise ToolFault("A command cannot hold a NUL.")
     context = call.context
-    argv = [*_JOINED, *script_argv(arguments.command, "shell")]
+    argv = script_argv(arguments.command, "shell")
     if context.sandbox == "bwrap":
         from perdure.sandbox.bwrap import Confinement, confine
 
@@ -52,7 +52,7 @@ async def run_shell(arguments: ShellArguments, call: Invocation) -> ToolOutcome:
             argv, Confinement(context.root, context.cwd, context.hidden, context.allow_network), context.env.get("PATH")
         )
     stdout, stderr = scratch_file(call, "stdout"), scratch_file(call, "stderr")
-    spec = CommandSpec(argv, context.cwd, context.env, timeout_ms=arguments.timeout_s * 1000)
+    spec = CommandSpec([*_JOINED, *argv], context.cwd, context.env, timeout_ms=arguments.timeout_s * 1000)
     try:
         result = await run_command(
             spec, stdout_path=stdout, stderr_path=stderr, new_filter=context.new_filter, on_started=call.on_started

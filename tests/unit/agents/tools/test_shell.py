@@ -1,10 +1,13 @@
 """Commands of an agent: quoted by nobody, ended with all that they started, and nothing they print is lost."""
 
+import shutil
 from pathlib import Path
 
 import pytest
 
+from perdure.agents.tools.settings import ToolSettings
 from perdure.disk import process
+from perdure.sandbox.bwrap import SandboxMissing
 
 from .conftest import Desk
 
@@ -68,3 +71,23 @@ def test_bytes_of_every_kind_come_out_as_text(desk: Desk) -> None:
 def test_a_working_folder_that_is_gone_is_an_error_for_the_model(desk: Desk, tmp_path: Path) -> None:
     desk.context.cwd = str(tmp_path / "gone")
     assert "not there" in desk.fault("shell", command="true")
+
+
+def test_without_the_confinement_nothing_runs_and_a_person_is_told(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("perdure.sandbox.bwrap.find_program", lambda _name, _path: None)
+    desk.context.sandbox = "bwrap"
+    with pytest.raises(SandboxMissing, match="package bubblewrap"):
+        desk.call("shell", command="touch made")
+    with pytest.raises(SandboxMissing, match="package bubblewrap"):
+        ToolSettings(sandbox="bwrap").context(str(desk.root), str(desk.root), {}, str(desk.scratch))
+    assert list(desk.root.iterdir()) == []
+
+
+@pytest.mark.skipif(shutil.which("bwrap") is None, reason="there is no program bwrap (package bubblewrap)")
+def test_a_confined_command_works_in_its_folder_and_its_errors_are_seen(desk: Desk) -> None:
+    desk.context.sandbox = "bwrap"
+    assert desk.ok("shell", command="echo x > made; cat made; echo e >&2") == "x\ne\n"
+    assert (desk.root / "made").exists()
+    desk.context.cwd = str(desk.root / "inner")
+    (desk.root / "inner").mkdir(mode=0o755)
+    assert "Read-only" in desk.fault("shell", command="echo x > /usr/x")
