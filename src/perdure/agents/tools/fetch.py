@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import socket
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from contextlib import suppress
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 from urllib.parse import urljoin, urlsplit
 
 import msgspec
@@ -85,30 +86,36 @@ async def _get(url: str, allow_private: bool) -> _Response:
     if parts.username or parts.password:
         raise ToolFault("An address with a user's name or password is not fetched.")
     host = parts.hostname
-    address = await _checked_address(host, port, allow_private)
-    target = httpx2.URL(url).copy_with(host=address)
     headers = {"Host": parts.netloc, "User-Agent": "perdure", "Accept": "text/html, text/*, application/json, */*"}
     try:
         # Proxies of the environment would look the name up again, so they are not asked.
-        async with (
-            httpx2.AsyncClient(trust_env=False, follow_redirects=False, timeout=_SECONDS) as client,
-            client.stream("GET", target, headers=headers, extensions={"sni_hostname": host}) as response,
-        ):
-            location = response.headers.get("location", "") if 300 <= response.status_code < 400 else ""
-            body, is_cut = b"", False
-            if not location:
-                async for piece in response.aiter_bytes():
-                    body += piece
-                    if len(body) > _BYTES:
-                        body, is_cut = body[:_BYTES], True
-                        break
-            return _Response(response.status_code, location, response.headers.get("content-type", ""), body, is_cut)
+        async with httpx2.AsyncClient(trust_env=False, follow_redirects=False, timeout=_SECONDS) as client:
+            *others, last = await _checked_addresses(host, port, allow_private)
+            for address in others:
+                with suppress(httpx2.ConnectError):
+                    return await _ask(client, httpx2.URL(url).copy_with(host=address), headers, host)
+            return await _ask(client, httpx2.URL(url).copy_with(host=last), headers, host)
     except (httpx2.HTTPError, httpx2.InvalidURL, UnicodeError) as error:
         raise ToolFault(f"{url} cannot be fetched: {str(error) or type(error).__name__}.") from error
 
 
-async def _checked_address(host: str, port: int, allow_private: bool) -> str:
-    """The first address of the name, when none of its addresses is private. Raises `ToolFault`."""
+async def _ask(client: Any, target: Any, headers: dict[str, str], host: str) -> _Response:
+    async with client.stream("GET", target, headers=headers, extensions={"sni_hostname": host}) as response:
+        location = response.headers.get("location", "") if 300 <= response.status_code < 400 else ""
+        body, is_cut = bytearray(), False
+        if not location:
+            async for piece in response.aiter_bytes():
+                body += piece
+                if len(body) > _BYTES:
+                    del body[_BYTES:]
+                    is_cut = True
+                    break
+        kind = response.headers.get("content-type", "")
+        return _Response(response.status_code, location, kind, bytes(body), is_cut)
+
+
+async def _checked_addresses(host: str, port: int, allow_private: bool) -> list[str]:
+    """The addresses of the name, when none of them is private. Raises `ToolFault`."""
     try:
         found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
@@ -117,7 +124,7 @@ async def _checked_address(host: str, port: int, allow_private: bool) -> str:
     for address in addresses:
         if not allow_private and not _is_public(address):
             raise ToolFault(f"{host} is {address}, an address of the own network, which is not allowed.")
-    return addresses[0]
+    return list(dict.fromkeys(addresses))
 
 
 def _is_public(address: str) -> bool:

@@ -91,26 +91,31 @@ async def search_lines(arguments: GrepArguments, call: Invocation) -> ToolOutcom
         "flags": int(re.IGNORECASE) if arguments.ignore_case else 0,
         "hidden": [os.path.realpath(each) for each in call.context.hidden],
     }
-    lines, why = await _grep(call, order)
+    lines, why = await _grep(order)
     if not lines and not why:
         return ToolOutcome("No line matches.")
     return outcome_of("\n".join(lines) + why, call)
 
 
-async def _grep(call: Invocation, order: dict[str, Any]) -> tuple[list[str], str]:
+async def _grep(order: dict[str, Any]) -> tuple[list[str], str]:
     """The lines found, and what is to be said when these are not all.
 
     A pattern can take for ever, and nothing ends a search in this process; so a process of its own searches, and ends in time."""
     process = await asyncio.create_subprocess_exec(
         sys.executable,
+        "-P",  # or a module of the worktree could stand in for one of ours
         "-c",
         _WORKER,
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.DEVNULL,
-        cwd=call.context.root,
+        cwd=os.sep,
         # The package that runs here, wherever the agent's own environment would find another.
-        env={"PYTHONPATH": os.pathsep.join(each for each in sys.path if each), "PATH": os.defpath, "LANG": "C.UTF-8"},
+        env={
+            "PYTHONPATH": os.pathsep.join(os.path.abspath(each) for each in sys.path if each),
+            "PATH": os.defpath,
+            "LANG": "C.UTF-8",
+        },
     )
     try:
         answer, _ = await process.communicate(msgspec.json.encode(order))

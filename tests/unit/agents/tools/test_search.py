@@ -75,3 +75,12 @@ def test_a_pattern_that_never_ends_is_ended(tree: Desk, monkeypatch: pytest.Monk
     monkeypatch.setattr("perdure.agents.tools.search._WORKER", source)
     (tree.root / "many").write_text("a" * 60 + "!\n")
     assert "simpler pattern" in tree.ok("grep", pattern="(a+)+$", path="many")
+
+
+def test_no_module_of_the_worktree_runs_in_a_search(tree: Desk) -> None:
+    for name in ("re.py", "signal.py", "msgspec.py", "sitecustomize.py"):
+        (tree.root / name).write_text("open('ran', 'w')")
+    (tree.root / "perdure").mkdir()
+    (tree.root / "perdure" / "__init__.py").write_text("open('ran', 'w')")
+    assert "a.py:2" in tree.ok("grep", pattern="^x")
+    assert not (tree.root / "ran").exists()
