@@ -16,6 +16,7 @@ from perdure.agents.tools.approvals import ApprovalStore
 from perdure.agents.tools.authorizing import Permissions
 from perdure.agents.tools.files import EDIT, READ, WRITE
 from perdure.agents.tools.grants import GrantStore
+from perdure.agents.tools.mcp import McpServer, McpServers
 from perdure.agents.tools.operation import INTERRUPTED, _contexts, call_tool, open_context
 from perdure.agents.tools.permissions import Policy
 from perdure.agents.tools.shell import READ_OUTPUT, SHELL
@@ -56,6 +57,8 @@ class Agent:
         self.blobs = Blobs(str(blobs))
         self.workspace = folder / "workspace"
         self.policy = FULL
+        self.servers: dict[str, McpServer] = {}
+        (folder / "scratch").mkdir(mode=0o700, exist_ok=True)
         self.calls: list[tuple[str, dict[str, Any]]] = []
         self.results: list[ToolResult] = []
         definitions.register("tools", lambda _body: self)
@@ -73,14 +76,20 @@ class Agent:
 
     async def work(self, op: OperationContext, input: JSON) -> JSON:
         context = ToolContext(str(self.root), str(self.root), dict(os.environ), str(self.folder / "scratch"))
-        toolbox = Toolbox([READ, WRITE, EDIT, SHELL, READ_OUTPUT])
         permissions = Permissions(self.policy, "fixer", "s1", str(self.workspace))
         self.results = []
+        async with McpServers(op, self.servers, str(self.folder / "scratch"), str(self.root)) as servers:
+            toolbox = Toolbox([READ, WRITE, EDIT, SHELL, READ_OUTPUT, *await servers.tools()])
+            await self.converse(op, context, toolbox, permissions)
+        return None
+
+    async def converse(
+        self, op: OperationContext, context: ToolContext, toolbox: Toolbox, permissions: Permissions
+    ) -> None:
         with open_context(op, context, toolbox, permissions) as opened:
             for number, (name, arguments) in enumerate(self.calls, 1):
                 call = ToolCall(f"c{number}", name, json.dumps(arguments))
                 self.results.append(await call_tool(op, f"tool-{number}", opened, call))
-        return None
 
     def engine(self) -> Engine:
         return Engine(
@@ -263,6 +272,44 @@ def test_an_approval_is_not_lost_when_the_owner_dies_before_the_call_begins(agen
     assert not agent.results[0].is_error
     assert (agent.root / "made").read_text() == "x\n"
     assert len(GrantStore(str(agent.workspace)).load()) == 1
+
+
+SERVER = """
+from mcp.server import MCPServer
+open("started", "a").write("x")
+server = MCPServer("notes")
+
+@server.tool()
+def note(text: str) -> str:
+    open("notes", "a").write(text)
+    return "noted"
+
+server.run("stdio")
+"""
+
+
+def test_a_call_of_another_program_is_recorded_and_in_doubt_after_a_kill(agent: Agent) -> None:
+    script = agent.folder / "server.py"
+    script.write_text(SERVER)
+    agent.servers = {"notes": McpServer(command=sys.executable, args=[str(script)], permission="write")}
+    run_id = agent.run(("notes__note", {"text": "a"}), ("notes__note", {"text": "b"}))
+    assert [each.text for each in agent.results] == ["noted", "noted"]
+    agent.kill_after(run_id, "agent.tool.started", "agent/tool-2")
+    agent.resume(run_id)
+
+    assert [each.text for each in agent.results] == ["noted", INTERRUPTED]
+    assert (agent.root / "notes").read_text() == "ab"
+    assert (agent.root / "started").read_text() == "x"
+
+
+def test_a_tool_of_another_program_that_nobody_classified_is_refused(agent: Agent) -> None:
+    script = agent.folder / "server.py"
+    script.write_text(SERVER)
+    agent.servers = {"notes": McpServer(command=sys.executable, args=[str(script)])}
+    agent.run(("notes__note", {"text": "a"}))
+
+    assert "not allowed at the level full" in agent.results[0].text
+    assert not (agent.root / "notes").exists()
 
 
 def test_a_killed_owner_leaves_no_command_and_the_conversation_goes_on(agent: Agent, tmp_path: Path) -> None:
