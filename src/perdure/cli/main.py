@@ -26,6 +26,10 @@ COMMANDS = {
     "diff": ("perdure.cli.commands.diff:diff", "Show what a run changed."),
     "questions": ("perdure.cli.commands.questions:questions", "List what waits for a person."),
     "answer": ("perdure.cli.commands.answer:answer", "Answer a run's question."),
+    "permissions": (
+        "perdure.cli.commands.permissions:permissions",
+        "List and decide what agents may do in future runs.",
+    ),
     "cancel": ("perdure.cli.commands.cancel:cancel", "End a run and its processes."),
     "pause": ("perdure.cli.commands.pause:pause", "Let a run stop after the step that it is at."),
     "steer": ("perdure.cli.commands.steer:steer", "Say something to the next agent of a run."),

@@ -44,6 +44,19 @@ def find_repository(folder: str) -> Repository | None:
     )
 
 
+def find_root(folder: str) -> str | None:
+    """The top of the repository that the folder belongs to, of a linked worktree that of its main one; None when there is none."""
+    if not _may_be_inside(folder):
+        return None
+    try:
+        found = git(folder, "rev-parse", "--path-format=absolute", "--git-common-dir", check=False)
+    except GitFailed:
+        return None
+    if found.code != 0:
+        return None
+    return os.path.dirname(found.text) if os.path.basename(found.text) == ".git" else found.text
+
+
 def _may_be_inside(folder: str) -> bool:
     """Whether any folder above has a `.git`: to look is cheaper than to call git."""
     folder = os.path.realpath(folder)

@@ -63,7 +63,6 @@ ATTRIBUTES = {
         _a("reasoning_effort", "text", "n", "high", "`low`, `medium`, `high`."),
         _a("max_tokens", "integer", "n", None, "The most that a model may answer."),
         _a("speed", "text", "n", "", "A provider's speed setting."),
-        _a("backend", "text", "n", "", "Which backend answers: `command`, `scripted`, `simulated`."),
         _a(
             "mutex",
             "text",

@@ -15,8 +15,8 @@ import msgspec
 
 from perdure.base.jsonvalue import JSON
 from perdure.base.names import file_name
+from perdure.disk import globs
 from perdure.disk.atomic import private_folder, write_new
-from perdure.graph import globs
 from perdure.kernel.operation import StepFailed, operation
 
 if TYPE_CHECKING:

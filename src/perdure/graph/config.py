@@ -39,6 +39,8 @@ class Config(msgspec.Struct, frozen=True, omit_defaults=True):
     artifacts: list[str] = []
     hooks: list[Hook] = []
     durability: str = ""
+    agents: dict[str, Any] = {}
+    mcp_servers: dict[str, Any] = {}
     folder: str = ""
 
 
@@ -99,6 +101,8 @@ def parse_config(value: dict[str, Any], path: str) -> Config:
             artifacts=_texts("include", _table(value, "artifacts")),
             hooks=[parse_hook(each, number) for number, each in enumerate(value.get("hooks", []), 1)],
             durability=_text(_table(value, "store").get("durability")),
+            agents=_table(value, "agents"),
+            mcp_servers=_table(value, "mcp_servers"),
             folder=os.path.dirname(path),
         )
     except (msgspec.ValidationError, TypeError, ValueError) as error:

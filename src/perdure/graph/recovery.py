@@ -19,7 +19,7 @@ async def end_started(op: OperationContext) -> None:
     import asyncio
 
     loop = asyncio.get_running_loop()
-    for name in ("command.started", "setup.command.started", "agent.cli.started", "hook.started"):
+    for name in ("command.started", "setup.command.started", "agent.cli.started", "agent.mcp.started", "hook.started"):
         for started in op.recorded(name):
             group = started.get("process_group")
             if isinstance(group, dict):

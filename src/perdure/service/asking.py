@@ -18,6 +18,16 @@ if TYPE_CHECKING:
     from perdure.service.state import State
     from perdure.store.records import RunRow
 
+# The events that tell of a process.
+_STARTED = (
+    "command.started",
+    "agent.cli.started",
+    "agent.tool.started",
+    "agent.mcp.started",
+    "setup.command.started",
+    "hook.started",
+)
+
 
 class AlreadyAnswered(Refused):
     """Somebody was faster: the first answer counts."""
@@ -160,7 +170,7 @@ def end_processes(state: State, row: RunRow) -> list[int]:
     history.fold(event_of(row.run_id, each) for each in state.store.read_events(row.no))
     survivors: list[int] = []
     for step in history.open_steps():
-        for name in ("command.started", "agent.cli.started", "setup.command.started", "hook.started"):
+        for name in _STARTED:
             for event in history.emitted.get((step, name), ()):
                 group = event.properties.get("process_group")
                 if isinstance(group, dict):

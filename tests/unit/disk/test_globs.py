@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.graph.globs import files, matches, problem
+from perdure.disk.globs import files, matches, problem
 
 
 @pytest.mark.parametrize(
