@@ -11,6 +11,7 @@ from perdure.base.errors import PerdureError, Refused
 from perdure.base.jsonvalue import JSON
 from perdure.kernel.context import OperationContext
 from perdure.kernel.outcome import FailureClass
+from perdure.llm import MODELS
 from perdure.sandbox.command import Filter
 from perdure.sandbox.groups import Group
 
@@ -20,6 +21,8 @@ class AgentRequest(msgspec.Struct, frozen=True):
 
     `conversation` is what the result of an earlier request on the same thread said, so that the backend goes on in it; None begins anew.
     `permission` is what the agent may do: `read-only`, `read-write` or `full`; an empty text is the backend's own choice.
+    `root` is the worktree that `cwd` lies in; `schema` is the JSON Schema that the answer must fulfil; `workspace` is the project's
+    root, whose grants hold.
     """
 
     prompt: str
@@ -39,17 +42,34 @@ class AgentRequest(msgspec.Struct, frozen=True):
     max_tokens: int | None
     conversation: JSON = None
     permission: str = ""
+    root: str = ""
+    schema: dict[str, Any] | None = None
+    max_turns: int | None = None
+    workspace: str = ""
+
+
+class AgentSettings(msgspec.Struct, frozen=True):
+    """What a run's settings say of models and tools. `fallbacks` are words `BACKEND:MODEL` by the backend that they follow, `*` for
+    any; `agents` and `mcp_servers` are the tables of those names."""
+
+    base_url: str = ""
+    fallbacks: Mapping[str, Sequence[str]] = {}
+    agents: Mapping[str, Any] = {}
+    mcp_servers: Mapping[str, Any] = {}
 
 
 class AgentContext(msgspec.Struct, frozen=True):
     """What a backend may use: the operation that it works for, a scratch path, a filter for secrets, whom to tell that a process
-    began, and a way to keep a finished file in the log (the file may be gone then)."""
+    began, and a way to keep a finished file in the log (the file may be gone then). `settings` are the run's; `conversations` are
+    those that other requests of this process had, by the `path` of their results."""
 
     op: OperationContext
     scratch: str
     new_filter: Callable[[], Filter] | None
     on_started: Callable[[Group], Awaitable[None]] | None
     keep_text: Callable[[str], JSON]
+    settings: AgentSettings = AgentSettings()
+    conversations: dict[str, Any] = {}
 
 
 class ProgramReport(msgspec.Struct, frozen=True):
@@ -82,7 +102,7 @@ class AgentResult(msgspec.Struct, frozen=True):
 class BackendError(PerdureError):
     """A backend gave no answer: why, of which class (None when only the message tells), and whether another try may help.
 
-    `partial` is what came before the failure.
+    `partial` is what came before the failure, `error_code` a stable word for programs where there is one.
     """
 
     code = "backend_failed"
@@ -95,12 +115,16 @@ class BackendError(PerdureError):
         retryable: bool = False,
         partial: str = "",
         report: ProgramReport | None = None,
+        error_code: str = "",
+        usage: dict[str, Any] | None = None,
     ) -> None:
         super().__init__(message)
         self.failure_class = failure_class
         self.retryable = retryable
         self.partial = partial
         self.report = report
+        self.error_code = error_code
+        self.usage = usage
 
 
 class Backend(Protocol):
@@ -116,7 +140,7 @@ _PROGRAMS = {
     "codex": "perdure.agents.programs.codex:codex",
     "acp": "perdure.agents.programs.acp.backend:acp",
 }
-BACKENDS = ("command", "scripted", "simulated", *_PROGRAMS)
+BACKENDS = ("command", "scripted", "simulated", *_PROGRAMS, *MODELS)
 
 
 def find_backend(name: str, command: Sequence[str], script: str | None) -> Backend:
@@ -127,6 +151,10 @@ def find_backend(name: str, command: Sequence[str], script: str | None) -> Backe
         module, _, factory = _PROGRAMS[name].partition(":")
         found: Backend = getattr(import_module(module), factory)(command)
         return found
+    if name in MODELS:
+        from perdure.agents.loop.backend import ModelBackend
+
+        return ModelBackend(name)
     if name == "command":
         from perdure.agents.command import CommandBackend
 

@@ -73,6 +73,7 @@ ATTRIBUTES = {
         _a("backend", "text", "n", "", "Which backend answers: `command`, `codex`, ..."),
         _a("permission", "text", "n", "", "What an agent may do: `read-only`, `read-write`, `full`."),
         _a("project_memory", "flag", "n", True, "Whether agents read the project's instructions."),
+        _a("output_schema", "text", "n", "", "The JSON Schema that an agent's answer must fulfil: inline, or `@file`."),
         _a("max_agent_turns", "integer", "n", None, "The most turns of an agent."),
         _a("script", "text", "n", "", "What a command node runs."),
         _a("language", "text", "n", "shell", "`shell` or `python`."),

@@ -24,6 +24,7 @@ class Config(msgspec.Struct, frozen=True, omit_defaults=True):
     directory: str = ""
     model: str = ""
     provider: str = ""
+    fallbacks: dict[str, list[str]] = {}
     backend: str = ""
     command: str = ""
     script: str = ""
@@ -86,6 +87,7 @@ def parse_config(value: dict[str, Any], path: str) -> Config:
             directory=_text(value.get("directory") or run.get("working_dir")),
             model=_text(llm.get("model") or llm.get("name")),
             provider=_text(llm.get("provider")),
+            fallbacks=_fallbacks(llm.get("fallbacks", [])),
             backend=_text(backend.get("name")),
             command=_text(backend.get("command")),
             script=_text(backend.get("script")),
@@ -174,6 +176,14 @@ def _texts(key: str, table: dict[str, Any]) -> list[str]:
     if not isinstance(found, list) or not all(isinstance(each, str) for each in found):
         raise TypeError(f"{key} is {found!r}, not a list of texts")
     return list(found)
+
+
+def _fallbacks(value: Any) -> dict[str, list[str]]:
+    """Who answers when a backend cannot: a list for all (`*`), or a list for each backend."""
+    if isinstance(value, dict):
+        return {key: _texts(key, value) for key in value}
+    found = _texts("fallbacks", {"fallbacks": value})
+    return {"*": found} if found else {}
 
 
 def _text(value: object) -> str:

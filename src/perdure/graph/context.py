@@ -53,6 +53,8 @@ class State:
         self.stages: list[StageRecord] = []
         self.branches: list[StageRecord] = []
         self.last_node: str | None = None
+        # By thread: how an agent goes on in its conversation, and which kind of backend can.
+        self.conversations: dict[str, JSON] = {}
         self.changed: dict[str, Any] = dict(self.context)
 
     def set(self, updates: dict[str, Any]) -> None:
@@ -67,6 +69,7 @@ class State:
         self.outcomes = {}
         self.completed = []
         self.retries = {}
+        self.conversations = {}
 
     def take(self, node_id: str, outcome: NodeOutcome) -> None:
         """What a node's outcome means for the rest of the run."""
@@ -88,6 +91,8 @@ class State:
             self.retries[node_id] = outcome.retries
             self.set({f"internal.retry_count.{node_id}": outcome.retries})
         self.last_node = node_id
+        if outcome.conversation is not None:
+            self.conversations[str(outcome.context_updates.get("internal.thread_id"))] = outcome.conversation
 
     def lookup(self, key: str) -> JSON:
         """A key of a condition: `context.X` is sought as written, then as `X`."""

@@ -20,7 +20,7 @@ from perdure.graph.parser import parse
 from perdure.graph.stylesheet import BadStylesheet, apply_stylesheet, parse_stylesheet
 from perdure.graph.variables import expand_graph
 
-_FILE_ATTRIBUTES = ("prompt", "goal", "script", "model_stylesheet")
+_FILE_ATTRIBUTES = ("prompt", "goal", "script", "model_stylesheet", "output_schema")
 
 
 class LoadedGraph(msgspec.Struct, frozen=True):

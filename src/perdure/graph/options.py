@@ -39,6 +39,10 @@ class Options(msgspec.Struct, frozen=True, omit_defaults=True):
     script: str | None = None
     model: str = ""
     provider: str = ""
+    base_url: str = ""
+    fallbacks: dict[str, list[str]] = {}
+    agents: dict[str, Any] = {}
+    mcp_servers: dict[str, Any] = {}
     env: dict[str, str] = {}
     pass_env: list[str] = []
     setup: list[str] = []

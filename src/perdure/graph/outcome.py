@@ -14,7 +14,8 @@ Status = Literal["succeeded", "partially_succeeded", "failed", "retry", "skipped
 
 class NodeOutcome(msgspec.Struct, frozen=True, omit_defaults=True):
     """The outcome of a node. `duration_ms` is the handler's own time in the last attempt, `retries` how many came before it.
-    `captured` is of a node with branches: what they captured, by name and digest."""
+    `captured` is of a node with branches: what they captured, by name and digest. `conversation` is of an agent: `backend` says which
+    can go on in it, and `at` where."""
 
     status: Status
     preferred_label: str | None = None
@@ -29,6 +30,7 @@ class NodeOutcome(msgspec.Struct, frozen=True, omit_defaults=True):
     duration_ms: int = 0
     retries: int = 0
     captured: list[str] = []
+    conversation: dict[str, Any] | None = None
 
     @property
     def is_good(self) -> bool:

@@ -110,8 +110,26 @@ class RunContext(Protocol):
     def resolve(self, value: JSON) -> JSON:
         """A recorded value, read from its blob when it lies in one."""
 
+    @property
+    def has_steering(self) -> bool:
+        """Whether people said something to the run that no step has taken yet."""
+
     def take_steering(self) -> list[str]:
-        """What people said to the run since this was last asked."""
+        """What people said to the run since this was last asked; first what an owner who died had taken here."""
+
+    @property
+    def is_attended(self) -> bool:
+        """Whether somebody who can answer a question is there now."""
+
+    @property
+    def state_root(self) -> str:
+        """The folder of the state home that the run belongs to, "" when it has none."""
+
+    def has_record(self, name: str) -> bool:
+        """Whether an earlier owner began the next step of that name here."""
+
+    def recorded_result(self, step_id: str) -> JSON:
+        """The result of a step anywhere in the run that an earlier owner finished; None when there is none."""
 
     async def now_ms(self) -> int:
         """The time, recorded: the same at every replay."""

@@ -59,7 +59,8 @@ class Engine:
     """Executes runs in this process.
 
     `subscribers` makes the views of a run from its id and its directory. With `park`, a run that waits for a person whom
-    nobody here can ask is left, `waiting`, instead of being waited for. `limits` say how many agents may work at once on this machine.
+    nobody here can ask is left, `waiting`, instead of being waited for. `limits` say how many agents may work at once on this machine;
+    `state_root` is the folder of the state home, for those who keep files beside the log.
     """
 
     def __init__(  # noqa: PLR0913 - the parts that an engine is made of
@@ -74,6 +75,7 @@ class Engine:
         park: bool = False,
         seed: int | None = None,
         limits: Limits = NO_LIMITS,
+        state_root: str = "",
     ) -> None:
         self.store = store
         self.blobs = blobs
@@ -81,6 +83,7 @@ class Engine:
         self.clock = clock or SystemClock()
         self.park = park
         self.limits = limits
+        self.state_root = state_root
         self._seed = seed
         self._capacity: Capacity | None = None
         self._random: Callable[[], float] | None = None

@@ -47,6 +47,12 @@ class _Failed(msgspec.Struct):
     until: int | None = None
 
 
+class _Steering(msgspec.Struct):
+    text: str = ""
+    texts: list[str] = []
+
+
+_steering = msgspec.json.Decoder(_Steering)
 _began = msgspec.json.Decoder(_Began)
 _failed = msgspec.json.Decoder(_Failed)
 
@@ -74,6 +80,16 @@ class History:
                 self.resumptions += 1
             else:
                 self.emitted.setdefault((event.step or "", event.event), []).append(event)
+
+    def untaken_steering(self) -> list[str]:
+        """What people said to the run, oldest first, that no step has taken."""
+        said = [_steering.decode(each.body).text for each in self.emitted.get(("", "run.steer_requested"), ())]
+        for (_step, event), found in self.emitted.items():
+            if event == "run.steering_taken":
+                for text in (text for each in found for text in _steering.decode(each.body).texts):
+                    if text in said:
+                        said.remove(text)
+        return said
 
     def open_steps(self) -> list[str]:
         """The ids of steps that were begun and have no end."""

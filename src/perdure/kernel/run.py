@@ -62,7 +62,7 @@ class Run:
         self.timers = 0
         self.slot_waits = 0
         self.questions: dict[str, asyncio.Future[str]] = {}
-        self.steering: list[str] = []
+        self.steering = history.untaken_steering()
         self.children: set[Run] = set()
         self.interviewers = interviewers
         self.accept_changes = accept_changes
@@ -152,7 +152,7 @@ class Run:
             if not self._parent_waits:
                 self._parent_waits = True
                 self._parent.wait_begins()
-        elif self.engine.park and self._waits_for_people_only() and not self._can_be_answered_here():
+        elif self.engine.park and self._waits_for_people_only() and not self.can_be_answered_here():
             self.halt("parked")
 
     def wait(self) -> None:
@@ -173,7 +173,8 @@ class Run:
         """Whether a branch goes on by itself as soon as an agent elsewhere is done."""
         return self.slot_waits > 0 or any(child._waits_for_slots() for child in self.children)
 
-    def _can_be_answered_here(self) -> bool:
+    def can_be_answered_here(self) -> bool:
+        """Whether somebody who can answer is there."""
         return any(interviewer.is_present for interviewer in self.interviewers)
 
     def is_at_work(self) -> None:

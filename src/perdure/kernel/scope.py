@@ -276,10 +276,41 @@ class Scope:
         """A recorded value, read from its blob when it lies in one."""
         return large.resolve(value, self._run.blobs)
 
+    @property
+    def has_steering(self) -> bool:
+        """Whether people said something to the run that no step has taken yet."""
+        return bool(self._run.steering)
+
     def take_steering(self) -> list[str]:
-        """What people said to the run since this was last asked."""
+        """What people said to the run since this was last asked; first what an owner who died had taken here."""
+        texts = [str(text) for each in self.recorded("run.steering_taken") for text in each["texts"]]  # type: ignore[union-attr]
         taken, self._run.steering = self._run.steering, []
-        return taken
+        if taken:
+            self.emit("run.steering_taken", {"texts": list(taken)}, again=True)
+        return texts + taken
+
+    @property
+    def is_attended(self) -> bool:
+        """Whether somebody who can answer a question is there now."""
+        return self._run.can_be_answered_here()
+
+    @property
+    def state_root(self) -> str:
+        """The folder of the state home that the run belongs to, "" when it has none."""
+        return self._run.engine.state_root
+
+    def has_record(self, name: str) -> bool:
+        """Whether an earlier owner began the next step of that name here."""
+        visit = self._visits.get(name, 0) + 1
+        return f"{self._prefix}{name}{f'@{visit}' if visit > 1 else ''}" in self._run.history.steps
+
+    def recorded_result(self, step_id: str) -> JSON:
+        """The result of a step anywhere in the run that an earlier owner finished; None when there is none."""
+        record = self._run.history.steps.get(step_id)
+        if record is None or record.end != "completed":
+            return None
+        properties: dict[str, JSON] = decode(record.body)  # type: ignore[assignment]
+        return self._run.resolve(properties, "result")
 
 
 class OperationScope(Scope):

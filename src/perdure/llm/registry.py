@@ -9,11 +9,11 @@ import msgspec
 
 from perdure.base.errors import EnvironmentFault, Refused
 from perdure.disk.home import StateHome
+from perdure.llm import MODELS
 from perdure.llm.keys import find_key, need_key
 from perdure.llm.protocol import Model
 from perdure.llm.transport import IDLE_S, Endpoint
 
-MODELS = ("openai", "anthropic", "openai-compatible", "local")
 _BASE_URLS = {
     "openai": ("OPENAI_BASE_URL",),
     "anthropic": ("ANTHROPIC_BASE_URL",),

@@ -63,6 +63,7 @@ def _engine(state: State, limits: Limits, *, park: bool, watch: Callable[[str], 
         mask=masker,
         park=park,
         limits=limits,
+        state_root=state.home.root,
     )
 
 

@@ -12,11 +12,13 @@ from perdure.agents.backend import (
     AgentContext,
     AgentRequest,
     AgentResult,
+    AgentSettings,
     BackendError,
     ProgramReport,
     command_for,
     find_backend,
 )
+from perdure.base.errors import Refused
 from perdure.graph.directive import WORDS, apply_directive, find_directive
 from perdure.graph.failures import classify
 from perdure.graph.outcome import NodeOutcome, failed, try_again
@@ -25,8 +27,10 @@ from perdure.graph.runtime import Visit
 from perdure.graph.scripts import place_environment
 from perdure.graph.variables import render
 from perdure.kernel.capacity.tags import parse_tags
+from perdure.llm import MODELS
 
 if TYPE_CHECKING:
+    from perdure.base.jsonvalue import JSON
     from perdure.sandbox.groups import Group
 
 LAST_RESPONSE = 200
@@ -40,10 +44,12 @@ async def run(visit: Visit) -> NodeOutcome:
     fidelity = fidelity_of(visit.runtime.graph, node, visit.edge)
     thread_id = thread_of(visit.runtime.graph, node, visit.edge, state.last_node, visit.runtime.dialect)
     before = preamble(state, fidelity)
-    prompt = "\n\n".join([_prompt(visit, before), *visit.op.take_steering()])
+    prompt = _prompt(visit, before)
     name = options.backend or node.text("backend") or "command"
     if name in ("api", "cli"):
         name = options.backend or "command"
+    if name not in MODELS:  # which hears what people say at each of its turns
+        prompt = "\n\n".join([prompt, *visit.op.take_steering()])
     backend = find_backend(name, command_for(name, options.backend, options.command), options.script)
     provider_used = {"mode": name, "provider": node.text("provider") or options.provider, "model": _model(visit)}
     visit.op.emit("step.prompt", {"node_id": node.id, "text": prompt, "provider_used": provider_used}, again=True)
@@ -64,6 +70,11 @@ async def run(visit: Visit) -> NodeOutcome:
         timeout_ms=node.duration_ms("timeout"),
         max_tokens=node.integer("max_tokens"),
         permission=node.text("permission"),
+        conversation=_conversation(visit, name, thread_id) if fidelity == "full" else None,
+        root=visit.place.worktree or visit.place.work_dir,
+        schema=schema_of(node.text("output_schema")),
+        max_turns=node.integer("max_agent_turns"),
+        workspace=visit.runtime.repository or options.working_directory,
     )
     remaining = visit.runtime.remaining.get(node.id, 0)
     async with visit.op.slot(name, tags=parse_tags(node.text("mutex")), remaining=remaining):
@@ -71,10 +82,14 @@ async def run(visit: Visit) -> NodeOutcome:
         try:
             result = await backend.run(request, _turn_context(visit))
         except BackendError as error:
-            visit.op.emit("agent.cli.completed", _ended(node.id, str(error), error.report), again=True)
+            if error.report is not None or name not in MODELS:
+                visit.op.emit("agent.cli.completed", _ended(node.id, str(error), error.report), again=True)
             return _failed(error)
-    visit.op.emit("agent.cli.completed", _ended(node.id, None, result.report), again=True)
+    if result.report is not None:
+        visit.op.emit("agent.cli.completed", _ended(node.id, None, result.report), again=True)
     outcome = _outcome(visit, result, left_before)
+    if result.conversation is not None:
+        outcome = outcome.but(conversation={"backend": _family(name), "at": result.conversation})
     told = {
         "internal.fidelity": fidelity,
         "internal.thread_id": thread_id,
@@ -82,6 +97,33 @@ async def run(visit: Visit) -> NodeOutcome:
         "current.preamble": before[:LAST_RESPONSE],
     }
     return outcome.but(context_updates=outcome.context_updates | told)
+
+
+def _family(backend: str) -> str:
+    """Which backends can go on in one another's conversations: all models can, since the log has what was said."""
+    return "model" if backend in MODELS else backend
+
+
+def _conversation(visit: Visit, backend: str, thread_id: str) -> JSON:
+    """Where the thread's conversation stands; None when there is none that this backend can go on in."""
+    found = visit.place.state.conversations.get(thread_id)
+    if isinstance(found, dict) and found.get("backend") == _family(backend):
+        at: JSON = found["at"]
+        return at
+    return None
+
+
+def schema_of(text: str) -> dict[str, Any] | None:
+    """The JSON Schema that a node's answers must fulfil. Raises `Refused`."""
+    if not text:
+        return None
+    try:
+        value = msgspec.json.decode(text)
+    except msgspec.DecodeError as error:
+        raise Refused(f"output_schema is no JSON: {error}.") from error
+    if not isinstance(value, dict):
+        raise Refused("output_schema is no JSON Schema: it is no object.")
+    return value
 
 
 def _ended(node_id: str, failure: str | None, report: ProgramReport | None) -> dict[str, Any]:
@@ -98,7 +140,10 @@ def _failed(error: BackendError) -> NodeOutcome:
     """A failure of the backend: one that looks transient may be tried again, as the node's policy says."""
     failure_class = error.failure_class or classify(error.message)
     make = try_again if error.retryable or failure_class == "transient_infra" else failed
-    return make(error.message, failure_class, **({"response": error.partial} if error.partial else {}))
+    more: dict[str, Any] = {"response": error.partial} if error.partial else {}
+    if error.usage:
+        more["usage"] = error.usage
+    return make(error.message, failure_class, **more)
 
 
 def _prompt(visit: Visit, before: str) -> str:
@@ -127,7 +172,14 @@ def _turn_context(visit: Visit) -> AgentContext:
         new_filter=op.mask.stream if op.mask is not None else None,
         on_started=started,
         keep_text=op.keep_text,
+        settings=_settings(visit),
+        conversations=visit.runtime.conversations,
     )
+
+
+def _settings(visit: Visit) -> AgentSettings:
+    options = visit.runtime.options
+    return AgentSettings(options.base_url, options.fallbacks, options.agents, options.mcp_servers)
 
 
 def _outcome(visit: Visit, result: AgentResult, left_before: object) -> NodeOutcome:

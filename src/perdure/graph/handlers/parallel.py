@@ -161,6 +161,7 @@ def _copied(state: State) -> State:
     """A state of its own for a branch: what it changes is not seen by the others."""
     fresh = copy.copy(state)
     fresh.context = copy.deepcopy(state.context)
+    fresh.conversations = dict(state.conversations)
     fresh.changed = {}
     fresh.outcomes = dict(state.outcomes)
     fresh.completed = list(state.completed)
