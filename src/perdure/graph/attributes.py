@@ -76,8 +76,14 @@ ATTRIBUTES = {
         _a("max_agent_turns", "integer", "n", None, "The most turns of an agent."),
         _a("script", "text", "n", "", "What a command node runs."),
         _a("language", "text", "n", "shell", "`shell` or `python`."),
-        _a("join_policy", "text", "n", "wait_all", "When a parallel node is done: `wait_all`, `first_success`."),
-        _a("error_policy", "text", "n", "continue", "`fail_fast` ends the other branches at the first failure."),
+        _a("join_policy", "text", "n", "wait_all", "`wait_all`, `first_success`; in `.dot` also `k_of_n`, `quorum`."),
+        _a("join_k", "integer", "n", None, "How many branches `k_of_n` needs."),
+        _a("k", "integer", "n", None, "The same, by its shorter name."),
+        _a("quorum_fraction", "number", "n", 0.5, "The part of the branches that `quorum` needs."),
+        _a("join_quorum", "number", "n", 0.5, "The same, by another name."),
+        _a(
+            "error_policy", "text", "n", "continue", "Of failed branches, in `.dot`: `continue`, `fail_fast`, `ignore`."
+        ),
         _a("max_parallel", "integer", "n", 4, "Branches at once."),
         _a("duration", "duration", "n", None, "How long a wait node waits."),
         _a("human.default_choice", "text", "n", "", "The edge that is taken when nobody answers in time."),
