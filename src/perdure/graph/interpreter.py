@@ -47,7 +47,9 @@ async def interpret(definition: GraphDefinition, run: RunContext) -> Outcome:
         from perdure.graph.retro import tell
 
         tell(run, runtime, outcome)
-    return await workspace.finish(run, runtime, outcome)
+    outcome = await workspace.finish(run, runtime, outcome)
+    workspace.tidy(run.run_dir)
+    return outcome
 
 
 async def _set_up(run: RunContext, runtime: Runtime) -> Outcome | None:
