@@ -97,6 +97,16 @@ def change_options(function: F) -> F:
     return function
 
 
+def answer_options(function: F) -> F:
+    """Answers that come from a file, and go into one."""
+    for decorator in (
+        click.option("--record-answers", default="", metavar="FILE", help="Write the run's answers into this file."),
+        click.option("--answers", default="", metavar="FILE", help="Answer gates from this file first."),
+    ):
+        function = decorator(function)
+    return function
+
+
 def edit_options(function: F) -> F:
     """What becomes of edits of the workflow file, of a run that goes on."""
     for decorator in (
@@ -129,6 +139,19 @@ def flags_of(values: dict[str, Any]) -> list[str]:
         flag = _FLAGS.get(name, f"--{name.replace('_', '-')}")
         if value:
             words += [flag] if value is True else [flag, value]
+    return words
+
+
+def answer_flags(answers: str, record_answers: str) -> list[str]:
+    """What `answer_options` said, as a command line for a process in whatever folder. Raises `BadAnswers`, before anything starts."""
+    words: list[str] = []
+    if answers:
+        from perdure.service.answers import read_answers
+
+        read_answers(answers)
+        words += ["--answers", os.path.abspath(answers)]
+    if record_answers:
+        words += ["--record-answers", os.path.abspath(record_answers)]
     return words
 
 
