@@ -150,12 +150,14 @@ def _read_into(files: dict[str, bytes], run_dir: str, name: str, as_name: str | 
         return
 
 
-async def finish(run: RunContext, runtime: Runtime, outcome: Outcome) -> Outcome:
-    """The end of a run in Git: its last commit, the patch of all of it, and the worktree removed when nothing is left in it."""
+async def finish(run: RunContext, runtime: Runtime, outcome: Outcome, *, kept_because: str | None = None) -> Outcome:
+    """The end of a run in Git: its last commit, the patch of all of it, and the worktree removed when nothing is left in it, unless
+    somebody wants it kept."""
     if not runtime.git:
         return outcome
+    keep = runtime.options.keep_worktree or kept_because is not None
     try:
-        result = await run.step("+finish", "graph.finish", {"keep": runtime.options.keep_worktree})
+        result = await run.step("+finish", "graph.finish", {"keep": keep})
     except StepFailed as error:
         run.emit("run.notice", {"level": "warn", "code": "git_finish_failed", "message": error.failure.message})
         return outcome
@@ -163,7 +165,7 @@ async def finish(run: RunContext, runtime: Runtime, outcome: Outcome) -> Outcome
     if result.get("removed"):
         run.emit("git.worktree.removed", {"path": runtime.worktree})
     elif not runtime.options.keep_worktree:
-        text = f"{runtime.worktree} holds work that is not committed, so it stays."
+        text = kept_because or f"{runtime.worktree} holds work that is not committed, so it stays."
         run.emit("run.notice", {"level": "warn", "code": "worktree_kept", "message": text})
     branches = result.get("branches")
     if branches:
