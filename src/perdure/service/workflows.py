@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from perdure.disk.home import StateHome
+    from perdure.graph.diagnostics import Diagnostic
     from perdure.graph.model import Graph
 
 _ENDINGS = (".fabro", ".dot", ".gv")
@@ -42,9 +43,16 @@ class Request(msgspec.Struct, frozen=True):
     backend: str = ""
     command: str = ""
     script: str = ""
+    sandbox: str = ""
     in_place: bool = False
     keep_worktree: bool = False
     dialect: str | None = None
+
+
+class NoSandbox(Refused):
+    """The settings want commands to run where this program cannot run them; they never run somewhere else instead."""
+
+    code = "sandbox_unavailable"
 
 
 class Prepared(msgspec.Struct, frozen=True):
@@ -191,7 +199,9 @@ def prepare(request: Request, home: StateHome) -> Prepared:
         raise InvalidGraph(graph_path, loaded.diagnostics)
     goal = request.goal or _goal_of(config, files, path) or loaded.graph.goal
     directory = _directory(request, config)
-    notices: list[str] = []
+    notices = [_no_effect(each) for each in config.without_effect]
+    if not request.dry_run:
+        check_sandbox(request.sandbox or config.sandbox)
     git, repository, base_branch = _git_mode(request, config, directory, home, notices)
     options = Options(
         goal=goal,
@@ -215,7 +225,7 @@ def prepare(request: Request, home: StateHome) -> Prepared:
         exclude=config.exclude,
         artifacts=config.artifacts,
         hooks=config.hooks,
-        keep_worktree=request.keep_worktree,
+        keep_worktree=request.keep_worktree or config.preserve,
     )
     check_backend(loaded.graph, options)
     definition = GraphDefinition(
@@ -242,6 +252,31 @@ def prepare(request: Request, home: StateHome) -> Prepared:
         "working_directory": directory,
     }
     return Prepared(definition, properties, record, loaded, notices)
+
+
+def check_sandbox(provider: str) -> None:
+    """Commands run on this machine. Raises `NoSandbox` when they are to run elsewhere."""
+    if provider not in ("", "local"):
+        raise NoSandbox(
+            f"The sandbox {provider!r} is wanted, and commands can run on this machine only.",
+            hint="Pass --sandbox local, or take [sandbox] provider out, if they may run here.",
+        )
+
+
+def settings_diagnostics(config: Config) -> list[Diagnostic]:
+    """What is to be said of the settings beside the graph's own findings."""
+    from perdure.graph.diagnostics import error, warning
+
+    found = [warning("setting_without_effect", _no_effect(each)) for each in config.without_effect]
+    try:
+        check_sandbox(config.sandbox)
+    except NoSandbox as problem:
+        found.append(error("sandbox_unavailable", problem.message, fix=problem.hint))
+    return found
+
+
+def _no_effect(table: str) -> str:
+    return f"The setting [{table}] has no effect here."
 
 
 def check_backend(graph: Graph, options: Options) -> None:
