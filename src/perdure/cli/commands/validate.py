@@ -23,7 +23,8 @@ def validate(
 ) -> int:
     """Check a workflow: every finding with its place and its rule. Exit 2 when there are errors."""
     from perdure.disk.home import find_state_home
-    from perdure.service.workflows import find_workflow, load_file, read_settings, settings_diagnostics
+    from perdure.service.settings import read_settings
+    from perdure.service.workflows import find_workflow, load_file, settings_diagnostics
 
     home = find_state_home(settings_of(context).state_dir, os.environ)
     path = find_workflow(workflow, current_folder(), home)
