@@ -45,6 +45,19 @@ def test_secrets_are_masked_and_references_are_not(perdure: Perdure) -> None:
     assert "abcdefgh" not in perdure("settings").succeeded().out
 
 
+def test_secrets_in_tables_are_masked_too(perdure: Perdure, tmp_path: Path) -> None:
+    (tmp_path / "fabro.toml").write_text('[mcp_servers.x]\ncommand = "x"\n[mcp_servers.x.env]\nX_TOKEN = "abcdefgh"\n')
+
+    assert shown(perdure)["mcp_servers.x"][0] == {"command": "x", "env": {"X_TOKEN": "[masked]"}}
+
+
+def test_every_setting_of_a_file_can_be_shown() -> None:
+    from perdure.graph.config import Config
+    from perdure.service.settings import KEYS
+
+    assert set(Config.__struct_fields__) - {"graph", "folder", "without_effect"} == set(KEYS)
+
+
 def test_a_variable_of_the_environment_is_a_source_too(perdure: Perdure) -> None:
     found = shown(perdure, env={"PERDURE_DURABILITY": "normal"})
 

@@ -26,6 +26,7 @@ KEYS = {
     "backend": "backend.name",
     "command": "backend.command",
     "script": "backend.script",
+    "base_url": "backend.base_url",
     "worktree_mode": "sandbox.local.worktree_mode",
     "sandbox": "sandbox.provider",
     "preserve": "sandbox.preserve",
@@ -39,6 +40,8 @@ KEYS = {
     "artifacts": "artifacts.include",
     "hooks": "hooks",
     "durability": "store.durability",
+    "agents": "agents",
+    "mcp_servers": "mcp_servers",
 }
 _BUILT_IN: dict[str, Any] = {
     "worktree_mode": "clean",
@@ -164,12 +167,20 @@ def _home_source(given: str | None, environ: Mapping[str, str]) -> str:
 
 def _masked(setting: Setting, masker: Masker) -> Setting:
     """Without secrets: those that are known, and the value of what is named like one, unless it only says where to take it."""
+    value = _unnamed({setting.key.rpartition(".")[2]: setting.value})
+    text = msgspec.json.encode(list(value.values()))
+    return msgspec.structs.replace(setting, value=msgspec.json.decode(masker.mask(text))[0])
+
+
+def _unnamed(values: dict[str, Any]) -> dict[str, Any]:
+    """The map without what is named like a secret, in maps inside it too."""
     from perdure.base.masking import MASK, is_secret_name
 
-    value = setting.value
-    is_reference = isinstance(value, str) and value.startswith("${") and value.endswith("}")
-    if is_secret_name(setting.key.rpartition(".")[2]) and not is_reference:
-        return msgspec.structs.replace(setting, value=MASK.decode())
-    text = msgspec.json.encode([value])
-    masked = masker.mask(text)
-    return setting if masked == text else msgspec.structs.replace(setting, value=msgspec.json.decode(masked)[0])
+    shown: dict[str, Any] = {}
+    for name, value in values.items():
+        if isinstance(value, dict):
+            shown[name] = _unnamed(value)
+        else:
+            is_reference = isinstance(value, str) and value.startswith("${") and value.endswith("}")
+            shown[name] = MASK.decode() if is_secret_name(name) and not is_reference else value
+    return shown
