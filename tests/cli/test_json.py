@@ -19,7 +19,8 @@ COMMANDS = [
     ["rebuild"], ["prune", "--older-than", "0m"], ["prune", "--older-than", "never"], ["show", "nothing"], ["run", "nothing"],
     ["answer", "gated", "perhaps"], ["answer", "gated", "Y"], ["resume", "gated", "--accept-changes", "--keep-recorded"],
     ["create", "gated.fabro"], ["create", "bad.fabro"], ["run", "gated.fabro"], ["cancel", "gated"], ["no-such-command"],
-    ["ps", "--no-such-option"],
+    ["ps", "--no-such-option"], ["preflight", "gated.fabro"], ["preflight", "bad.fabro"], ["settings"], ["settings", "gated.fabro"],
+    ["df"], ["secret", "list"], ["secret", "set", "no-name"], ["secret", "rm", "NOTHING"],
 ]  # fmt: skip
 LINES = [["logs", "gated"], ["logs", "-p", "gated"], ["watch", "gated"]]
 

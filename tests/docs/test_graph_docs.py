@@ -14,7 +14,10 @@ DOCS = Path(__file__).resolve().parents[2] / "docs"
 CHECKS = DOCS.parent / "src" / "perdure" / "graph" / "checks"
 LANGUAGE = (DOCS / "reference" / "graph-language.md").read_text(encoding="utf-8")
 RULES = (DOCS / "reference" / "lint-rules.md").read_text(encoding="utf-8")
-ROWS = re.findall(r"^\| `(\w+)` \| (\w+).*\| `(.+)` \|$", RULES, re.MULTILINE)
+ROWS = [
+    (rule, severity, ("flow.dot" if "Only in `.dot`" in meaning else "flow.fabro"), example)
+    for rule, severity, meaning, example in re.findall(r"^\| `(\w+)` \| (\w+)(.*)\| `(.+)` \|$", RULES, re.MULTILINE)
+]
 
 
 @pytest.mark.parametrize("name", [*ATTRIBUTES, *SHAPES, *sorted(HANDLERS), *FIDELITIES])
@@ -32,18 +35,18 @@ def test_each_rule_of_the_checks_is_a_row() -> None:
     named = {name for text in texts for name in re.findall(r'(?:error|warning|make)\(\s*"(\w+)"', text)}
 
     assert named
-    assert named <= {rule for rule, _severity, _example in ROWS}
+    assert named <= {row[0] for row in ROWS}
 
 
-@pytest.mark.parametrize(("rule", "severity", "example"), ROWS, ids=[row[0] for row in ROWS])
-def test_the_example_of_a_rule_is_found_by_it(rule: str, severity: str, example: str) -> None:
+@pytest.mark.parametrize(("rule", "severity", "name", "example"), ROWS, ids=[row[0] for row in ROWS])
+def test_the_example_of_a_rule_is_found_by_it(rule: str, severity: str, name: str, example: str) -> None:
     text = example.replace("\\|", "|")
     if not text.startswith("digraph"):
         declared = "" if re.search(r"(^|; )a( \[|$)", text) else "a [prompt=x];"
         text = f"digraph G {{ start [shape=Mdiamond]; exit [shape=Msquare]; {declared} start -> a -> exit; {text} }}"
         text = text.replace("start -> a -> exit", "start -> a") if "a -> exit [condition" in text else text
 
-    found = load_graph(text, "flow.fabro", lambda _reference, _folder: None, variables={"known": "1"}).diagnostics
+    found = load_graph(text, name, lambda _reference, _folder: None, variables={"known": "1"}).diagnostics
 
     assert (rule, severity) in {(each.rule, each.severity) for each in found}
 

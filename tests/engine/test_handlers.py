@@ -23,6 +23,19 @@ def test_a_python_script_runs_as_python(graphs: Graphs) -> None:
     assert graphs.context()["command.output"] == "42"
 
 
+@pytest.mark.parametrize("ending", ["API_KEY", "SECRET", "TOKEN", "PASSWORD", "CREDENTIAL"])
+def test_a_command_does_not_see_the_callers_secrets(
+    graphs: Graphs, monkeypatch: pytest.MonkeyPatch, ending: str
+) -> None:
+    monkeypatch.setenv(f"SOME_{ending}", "hush-4711")
+    monkeypatch.setenv("SOME_WORD", "hello")
+    body = f'a [shape=parallelogram, script="echo $SOME_WORD [$SOME_{ending}]"] start -> a -> exit'
+    graphs.run(body)
+    assert graphs.context()["command.output"] == "hello []"
+    graphs.run(body, pass_env=[f"SOME_{ending}"])
+    assert graphs.context()["command.output"] == "hello [hush-4711]"
+
+
 def test_a_command_that_takes_too_long_may_be_tried_again(graphs: Graphs) -> None:
     body = 'a [shape=parallelogram, script="echo x >> n; sleep 60", timeout=300ms, max_retries=1, retry_policy=""] start -> a -> exit'
     result = graphs.run(body.replace("max_retries=1, ", "max_retries=0, "))

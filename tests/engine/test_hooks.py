@@ -159,12 +159,6 @@ def test_hooks_are_not_called_in_a_dry_run(graphs: Graphs) -> None:
     assert not (graphs.work / "called").exists()
 
 
-def test_a_hook_that_nothing_calls_yet_is_announced(graphs: Graphs) -> None:
-    run(graphs, {"event": "pre_tool_use", "command": "exit 2"})
-
-    assert "pre_tool_use" in notices(graphs)["hook_never_called"]
-
-
 def test_every_branch_calls_its_hooks_and_may_be_blocked(graphs: Graphs) -> None:
     body = """p [shape=component] x [shape=parallelogram, script="sleep 0.2"] y [shape=parallelogram, script="true"] j [shape=tripleoctagon]
         start -> p; p -> x; p -> y; x -> j; y -> j; j -> exit"""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from perdure.cli.output import choices_of, duration, indented, one_line, print_error, print_json, say, tell
 from perdure.cli.progress import Progress
@@ -15,6 +15,7 @@ from perdure.service.running import EXIT_CODES
 if TYPE_CHECKING:
     from perdure.cli.main import Settings
     from perdure.kernel.ending import RunResult
+    from perdure.kernel.interviewer import Interviewer
     from perdure.service.state import State
 
 
@@ -22,13 +23,41 @@ _STOPPING = b"\nStopping; once more stops at once.\n"
 _STOPPED = b"\nStopped at once; `perdure resume` goes on.\n"
 
 
-def attended(state: State, call: Callable[..., RunResult], settings: Settings, *, as_json: bool) -> int:
+class Answering(NamedTuple):
+    """The file that answers come from, and the file that they are written into; "" for none."""
+
+    answers: str = ""
+    record: str = ""
+
+
+NOTHING = Answering()
+
+
+def interviewers_of(answers: str, *others: Interviewer) -> list[Interviewer]:
+    """The file of answers first, when there is one, then the others. Raises `BadAnswers`."""
+    if not answers:
+        return list(others)
+    from perdure.kernel.interviewer import InOrder
+    from perdure.service.answers import FileInterviewer, read_answers
+
+    return [InOrder([FileInterviewer(read_answers(answers), lambda text: tell(f"warn: {text}")), *others])]
+
+
+def attended(
+    state: State,
+    call: Callable[..., RunResult],
+    settings: Settings,
+    *,
+    as_json: bool,
+    answering: Answering = NOTHING,
+) -> int:
     """Execute with progress and, at a terminal, questions; print the result; the exit code.
 
     `call` takes `interviewers`, `watch` and `on_signal`."""
     quiet = settings.quiet
     progress = Progress(quiet=quiet or as_json, verbose=settings.verbose)
-    interviewers = [TerminalInterviewer(progress)] if is_interactive() and not as_json else []
+    at_terminal = [TerminalInterviewer(progress)] if is_interactive() and not as_json else []
+    interviewers = interviewers_of(answering.answers, *at_terminal)
     made: list[str] = []
 
     def watch(run_id: str) -> Progress:
@@ -42,8 +71,18 @@ def attended(state: State, call: Callable[..., RunResult], settings: Settings, *
         return _interrupted(made[0] if made else None, as_json=as_json)
     finally:
         progress.end()
+        if answering.record and made:
+            _record(state, made[0], answering.record)
     print_result(state, result, as_json=as_json, quiet=quiet)
     return EXIT_CODES[result.status]
+
+
+def _record(state: State, run_id: str, path: str) -> None:
+    from perdure.service.answers import record_answers
+
+    row = state.store.find_run(run_id)
+    if row is not None:
+        record_answers(state, row, path)
 
 
 def _on_signal(count: int) -> None:

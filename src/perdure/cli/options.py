@@ -64,8 +64,15 @@ def workflow_options(function: F) -> F:
             help="The program of the backend 'command', or of a coding agent.",
         ),
         click.option("--script", default="", metavar="FILE", help="The answers of the backend 'scripted'."),
+        click.option("--sandbox", default="", metavar="NAME", help="Where commands run: local; others are refused."),
         click.option("--in-place", is_flag=True, help="Work in the folder itself, without a worktree."),
-        click.option("--keep-worktree", is_flag=True, help="Leave the worktree when the run is settled."),
+        click.option(
+            "--keep-worktree",
+            "--preserve-sandbox",
+            "keep_worktree",
+            is_flag=True,
+            help="Leave the worktree when the run is settled.",
+        ),
         click.option("--dialect", type=click.Choice(["fabro", "attractor"]), help="Read the file as this dialect."),
         JSON_OPTION,
     ]
@@ -92,6 +99,16 @@ def change_options(function: F) -> F:
             metavar="NAME",
             help="Who answers from now on: command, claude-code, codex, acp, scripted, simulated.",
         ),
+    ):
+        function = decorator(function)
+    return function
+
+
+def answer_options(function: F) -> F:
+    """Answers that come from a file, and go into one."""
+    for decorator in (
+        click.option("--record-answers", default="", metavar="FILE", help="Write the run's answers into this file."),
+        click.option("--answers", default="", metavar="FILE", help="Answer gates from this file first."),
     ):
         function = decorator(function)
     return function
@@ -132,6 +149,19 @@ def flags_of(values: dict[str, Any]) -> list[str]:
     return words
 
 
+def answer_flags(answers: str, record_answers: str) -> list[str]:
+    """What `answer_options` said, as a command line for a process in whatever folder. Raises `BadAnswers`, before anything starts."""
+    words: list[str] = []
+    if answers:
+        from perdure.service.answers import read_answers
+
+        read_answers(answers)
+        words += ["--answers", os.path.abspath(answers)]
+    if record_answers:
+        words += ["--record-answers", os.path.abspath(record_answers)]
+    return words
+
+
 def request_of(values: dict[str, Any]) -> Any:
     """What was said, for the service."""
     from perdure.service.workflows import Request
@@ -154,6 +184,7 @@ def request_of(values: dict[str, Any]) -> Any:
         backend=values["backend"],
         command=values["command"],
         script=values["script"],
+        sandbox=values["sandbox"],
         in_place=values["in_place"],
         keep_worktree=values["keep_worktree"],
         dialect=values["dialect"],

@@ -22,6 +22,26 @@ def parallel_branch(run_id: str, node: str, visit: int, name: str) -> str:
     return f"perdure/run/parallel/{run_id}/{node}/pass{visit}/{name}"
 
 
+def remove_merged_branches(root: str, run_id: str, into: str) -> list[str]:
+    """Remove the branches of a run's parallel work that the commit `into` holds; what stays: work that was not merged, and what a
+    worktree stands on. A branch that moved meanwhile is not touched."""
+    shown = git(root, "for-each-ref", "--format=%(objectname) %(refname) %(worktreepath)", _parallel_refs(run_id)).text
+    kept = []
+    for line in shown.splitlines():
+        sha, ref, worktree = line.split(" ", 2)
+        if worktree or git(root, "merge-base", "--is-ancestor", sha, into, check=False).code != 0:
+            kept.append(ref.removeprefix("refs/heads/"))
+            continue
+        failpoint.before_write("git.branch_remove")
+        git(root, "update-ref", "-d", ref, sha)
+        failpoint.after_write("git.branch_remove")
+    return kept
+
+
+def _parallel_refs(run_id: str) -> str:
+    return f"refs/heads/perdure/run/parallel/{run_id}/"
+
+
 def add_worktree(root: str, path: str, branch: str, base_sha: str) -> None:
     """A worktree at `path` on `branch`, which begins at `base_sha` when it is new.
 

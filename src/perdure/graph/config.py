@@ -30,6 +30,8 @@ class Config(msgspec.Struct, frozen=True, omit_defaults=True):
     script: str = ""
     base_url: str = ""
     worktree_mode: str = ""
+    sandbox: str = ""
+    preserve: bool = False
     setup: list[str] = []
     setup_timeout_ms: int = 0
     env: dict[str, str] = {}
@@ -42,6 +44,7 @@ class Config(msgspec.Struct, frozen=True, omit_defaults=True):
     durability: str = ""
     agents: dict[str, Any] = {}
     mcp_servers: dict[str, Any] = {}
+    without_effect: list[str] = []
     folder: str = ""
 
 
@@ -93,6 +96,8 @@ def parse_config(value: dict[str, Any], path: str) -> Config:
             script=_text(backend.get("script")),
             base_url=_text(backend.get("base_url")),
             worktree_mode=_text(_table(sandbox, "local").get("worktree_mode")),
+            sandbox=_text(sandbox.get("provider")),
+            preserve=sandbox.get("preserve") is True,
             setup=_texts("commands", setup),
             setup_timeout_ms=int(setup.get("timeout_ms", 0)),
             env={key: str(each) for key, each in _table(sandbox, "env").items()},
@@ -105,10 +110,17 @@ def parse_config(value: dict[str, Any], path: str) -> Config:
             durability=_text(_table(value, "store").get("durability")),
             agents=_table(value, "agents"),
             mcp_servers=_table(value, "mcp_servers"),
+            without_effect=_without_effect(value, sandbox),
             folder=os.path.dirname(path),
         )
     except (msgspec.ValidationError, TypeError, ValueError) as error:
         raise BadConfig(f"{path}: {error}.") from error
+
+
+def _without_effect(value: dict[str, Any], sandbox: dict[str, Any]) -> list[str]:
+    """The tables that other tools act on and this one does not; a person is told, so that nobody relies on them."""
+    found = [name for name in ("pull_request", "github") if value.get(name)]
+    return found + [f"sandbox.{name}" for name in ("docker", "daytona", "devcontainer") if sandbox.get(name)]
 
 
 def merge(*layers: Config) -> Config:
@@ -118,7 +130,7 @@ def merge(*layers: Config) -> Config:
         values = [getattr(layer, name) for layer in layers]
         if isinstance(values[0], dict):
             merged[name] = {key: each for value in reversed(values) for key, each in value.items()}
-        elif name in ("exclude", "artifacts"):
+        elif name in ("exclude", "artifacts", "without_effect"):
             merged[name] = list(dict.fromkeys(each for value in values for each in value))
         elif name == "hooks":
             merged[name] = _merged_hooks(values)

@@ -10,6 +10,7 @@ from perdure.base.jsonvalue import JSON
 from perdure.graph.dialect import Dialect, dialect_of
 from perdure.graph.files import recorded_reader
 from perdure.graph.load import InvalidGraph, load_graph
+from perdure.graph.model import has_meaning
 from perdure.graph.options import Options
 
 if TYPE_CHECKING:
@@ -80,7 +81,7 @@ def differences(before: Graph, after: Graph) -> list[str]:
         texts += [
             f"~ node {name}: {key} {_short(old.get(key))} -> {_short(new.get(key))}"
             for key in sorted(old.keys() | new.keys())
-            if old.get(key) != new.get(key)
+            if has_meaning(key) and old.get(key) != new.get(key)
         ]
     old_edges = [(edge.source, edge.target, edge.label, edge.condition, edge.weight) for edge in before.edges]
     new_edges = [(edge.source, edge.target, edge.label, edge.condition, edge.weight) for edge in after.edges]
@@ -93,7 +94,7 @@ def differences(before: Graph, after: Graph) -> list[str]:
     texts += [
         f"~ graph: {key}"
         for key in sorted(before.attrs.keys() | after.attrs.keys())
-        if before.attrs.get(key) != after.attrs.get(key)
+        if has_meaning(key) and before.attrs.get(key) != after.attrs.get(key)
     ]
     return texts or ["~ the graph"]
 

@@ -15,6 +15,7 @@ class Dialect(msgspec.Struct, frozen=True):
     `retries_failures`: a failed attempt is tried again, not only one that asks for it.
     `exit_is_current`: the exit node is the last `current_node`.
     `thread_node_first`: a node's `thread_id` beats its edge's.
+    `older_joins`: the join policies `k_of_n` and `quorum` and the error policies count.
     `implicit_nodes`: an edge may name a node that was never declared.
     """
 
@@ -26,6 +27,7 @@ class Dialect(msgspec.Struct, frozen=True):
     retries_failures: bool
     exit_is_current: bool
     thread_node_first: bool
+    older_joins: bool
     implicit_nodes: Literal["error", "warning"]
 
 
@@ -38,6 +40,7 @@ FABRO = Dialect(
     retries_failures=False,
     exit_is_current=False,
     thread_node_first=False,
+    older_joins=False,
     implicit_nodes="error",
 )
 ATTRACTOR = Dialect(
@@ -49,6 +52,7 @@ ATTRACTOR = Dialect(
     retries_failures=False,
     exit_is_current=True,
     thread_node_first=True,
+    older_joins=True,
     implicit_nodes="error",
 )
 

@@ -9,14 +9,13 @@ import msgspec
 from perdure.graph.options import Hook
 
 # The events by our words; `stage_…` of other tools' files means the same.
-CALLED = frozenset(
+EVENTS = frozenset(
     {
         "run_start", "run_complete", "run_failed", "step_start", "step_complete", "step_failed", "step_retrying",
-        "edge_selected", "parallel_start", "parallel_complete", "checkpoint_saved",
+        "edge_selected", "parallel_start", "parallel_complete", "checkpoint_saved", "sandbox_ready", "sandbox_cleanup",
+        "pre_tool_use", "post_tool_use", "post_tool_use_failure",
     }
 )  # fmt: skip
-# Known from other tools' files; nothing here calls them yet.
-NOT_CALLED = frozenset({"sandbox_ready", "sandbox_cleanup", "pre_tool_use", "post_tool_use", "post_tool_use_failure"})
 BLOCKING = frozenset({"run_start", "step_start", "edge_selected", "sandbox_ready", "pre_tool_use"})
 _MAX_REASON = 500
 
@@ -33,12 +32,14 @@ class Decision(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Call(msgspec.Struct, frozen=True):
-    """An event for which hooks are called: where, and for an edge where it leads."""
+    """An event for which hooks are called: where, for an edge where it leads, for a tool which. `about` is told besides."""
 
     event: str
     node_id: str = ""
     handler: str = ""
     target: str | None = None
+    tool: str = ""
+    about: dict[str, Any] = {}
 
 
 def parse_hook(value: Any, number: int) -> Hook:
@@ -52,8 +53,8 @@ def parse_hook(value: Any, number: int) -> Hook:
 
 def _problem(hook: Hook) -> str | None:
     event = canonical(hook.event)
-    if event not in CALLED and event not in NOT_CALLED:
-        return f"there is no event {hook.event!r}; known: {', '.join(sorted(CALLED | NOT_CALLED))}"
+    if event not in EVENTS:
+        return f"there is no event {hook.event!r}; known: {', '.join(sorted(EVENTS))}"
     if hook.type in ("prompt", "agent"):
         return f"hooks of type {hook.type!r} need a model and are not there yet; use 'command' or 'http'"
     if hook.type == "command" and not hook.command.strip():
@@ -88,14 +89,14 @@ def blocks(hook: Hook) -> bool:
 
 
 def wants(hook: Hook, call: Call) -> bool:
-    """Whether the hook is called: its event, and a node whose id or handler its matcher finds."""
+    """Whether the hook is called: its event, and a node whose id or handler, or a tool whose name, its matcher finds."""
     if canonical(hook.event) != call.event:
         return False
     if not hook.matcher:
         return True
     import re
 
-    return bool(re.search(hook.matcher, call.node_id) or re.search(hook.matcher, call.handler))
+    return any(re.search(hook.matcher, each) for each in (call.node_id, call.handler, call.tool))
 
 
 def decision_of(hook: Hook, exit_code: int | None, stdout: str, stderr: str) -> Decision:

@@ -13,16 +13,21 @@ import msgspec
 
 from perdure.base.jsonvalue import JSON
 from perdure.disk.atomic import private_folder
-from perdure.graph.hook_rules import NOT_CALLED, Call, Decision, blocks, canonical, decision_of, failure_of, wants
+from perdure.graph.hook_rules import Call, Decision, blocks, canonical, decision_of, failure_of, wants
+from perdure.graph.tool_hooks import declared
 from perdure.kernel.operation import StepFailed, operation
 
 if TYPE_CHECKING:
+    from perdure.graph.model import Node
     from perdure.graph.options import Hook
     from perdure.graph.runtime import Runtime
     from perdure.kernel.context import OperationContext, RunContext
     from perdure.sandbox.groups import Group
 
 _MAX_ANSWER = 64 * 1024
+_TOOL_EVENTS = ("pre_tool_use", "post_tool_use", "post_tool_use_failure")
+# The number of a hook that the graph declares itself.
+_DECLARED = -1
 
 
 class Hooks:
@@ -32,30 +37,50 @@ class Hooks:
         self._hooks = [] if runtime.options.dry_run else runtime.options.hooks
         self._runtime = runtime
 
-    def announce(self, run: RunContext) -> None:
-        """Say which hooks nothing will call: a check that never happens must not look like one that passed."""
-        for hook in self._hooks:
-            if canonical(hook.event) in NOT_CALLED:
-                _notice(run, "hook_never_called", f"Nothing calls hooks of {hook.event} yet: {_name(hook)}.")
-
     async def fire(self, run: RunContext, event: str, node_id: str = "", target: str | None = None) -> Decision | None:
         """Call the hooks of an event, in their order; the first decision that counts and is not to proceed, if there is one."""
         if not self._hooks:
             return None
         node = self._runtime.graph.nodes.get(node_id)
-        call = Call(event, node_id, node.handler if node else "", target)
-        for number, hook in enumerate(self._hooks):
+        return await self.fire_call(run, Call(event, node_id, node.handler if node else "", target))
+
+    async def fire_call(self, run: RunContext, call: Call) -> Decision | None:
+        """The same for an event that is described already."""
+        found = [*enumerate(self._hooks)]
+        own = self._declared(call)
+        if own is not None:
+            found.append((_DECLARED, own))
+        for number, hook in found:
             if not wants(hook, call):
                 continue
             decision = await self._call(run, number, hook, call)
             if decision.failed:
-                _notice(run, "hook_failed", f"Hook {_name(hook)} of {event} failed: {decision.reason}")
+                _notice(run, "hook_failed", f"Hook {_name(hook)} of {call.event} failed: {decision.reason}")
             if decision.decision != "proceed" and blocks(hook):
-                reason = (
-                    f"Hook {_name(hook)} says {decision.decision} at {event}: {decision.reason or 'no reason given'}"
-                )
+                reason = f"Hook {_name(hook)} says {decision.decision} at {call.event}: {decision.reason or 'no reason given'}"
                 return msgspec.structs.replace(decision, reason=reason)
         return None
+
+    def wants_tools(self, node: Node) -> bool:
+        """Whether anything is called when this node uses a tool."""
+        if self._runtime.options.dry_run:
+            return False
+        return any(canonical(hook.event) in _TOOL_EVENTS for hook in self._hooks) or any(
+            declared(node, self._runtime.graph, event) for event in _TOOL_EVENTS
+        )
+
+    def _declared(self, call: Call) -> Hook | None:
+        if call.event not in _TOOL_EVENTS:
+            return None
+        return declared(self._runtime.graph.nodes[call.node_id], self._runtime.graph, call.event)
+
+    def find(self, number: int, event: str, node_id: str) -> Hook:
+        """The hook that a recorded call names."""
+        if number != _DECLARED:
+            return self._runtime.options.hooks[number]
+        found = self._declared(Call(event, node_id))
+        assert found is not None
+        return found
 
     async def blocked(self, run: RunContext, event: str, node_id: str = "") -> str | None:
         """Call the hooks of an event that can only be blocked; why it is, if it is."""
@@ -69,6 +94,8 @@ class Hooks:
             "node_id": call.node_id,
             "target": call.target,
         }
+        if call.about:
+            input["about"] = call.about
         try:
             return msgspec.convert(await run.step("+hook", "graph.hook", input), Decision)
         except StepFailed as error:
@@ -87,7 +114,7 @@ def _notice(run: RunContext, code: str, message: str) -> None:
 async def call_hook(op: OperationContext, input: dict[str, Any]) -> JSON:
     """One call of one hook."""
     runtime: Runtime = op.local
-    hook = runtime.options.hooks[input["hook"]]
+    hook = runtime.hooks.find(input["hook"], input["event"], input["node_id"])
     if op.was_interrupted:
         from perdure.graph.recovery import end_started
 
@@ -99,6 +126,7 @@ async def call_hook(op: OperationContext, input: dict[str, Any]) -> JSON:
         "node_id": input["node_id"],
         "target": input["target"],
         "run_dir": runtime.run_dir,
+        **input.get("about", {}),
     }
     call = _call_http(hook, told) if hook.type == "http" else _call_command(op, runtime, hook, told)
     decision: dict[str, JSON] = msgspec.to_builtins(await call)
@@ -116,6 +144,7 @@ async def _call_command(op: OperationContext, runtime: Runtime, hook: Hook, told
     more = {
         "PERDURE_EVENT": told["event"], "PERDURE_RUN_ID": told["run_id"], "PERDURE_WORKFLOW": told["workflow"],
         "PERDURE_NODE_ID": told["node_id"] or "", "PERDURE_HOOK_CONTEXT": msgspec.json.encode(told).decode(),
+        "PERDURE_TOOL_NAME": str(told.get("tool_name", "")),
     }  # fmt: skip
 
     async def started(group: Group) -> None:

@@ -29,13 +29,12 @@ async def interpret(definition: GraphDefinition, run: RunContext) -> Outcome:
     runtime = Runtime(definition, run.run_dir, run.run_id, run.start)
     run.local = runtime
     hooks = runtime.hooks
-    hooks.announce(run)
     await workspace.prepare(run, runtime)
     if runtime.options.artifacts:
         from perdure.graph import capture
 
         await capture.begin(run, runtime)
-    blocked = await hooks.blocked(run, "run_start")
+    blocked = await hooks.blocked(run, "run_start") or await hooks.blocked(run, "sandbox_ready")
     if blocked is not None:
         outcome = Outcome("failed", "blocked_by_hook", Failure(blocked))
     else:
@@ -47,7 +46,10 @@ async def interpret(definition: GraphDefinition, run: RunContext) -> Outcome:
         from perdure.graph.retro import tell
 
         tell(run, runtime, outcome)
-    return await workspace.finish(run, runtime, outcome)
+    kept = await hooks.blocked(run, "sandbox_cleanup")
+    outcome = await workspace.finish(run, runtime, outcome, kept_because=kept)
+    workspace.tidy(run.run_dir)
+    return outcome
 
 
 async def _set_up(run: RunContext, runtime: Runtime) -> Outcome | None:

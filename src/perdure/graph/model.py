@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from perdure.base.jsonvalue import digest
-from perdure.graph.attributes import ATTRIBUTES
+from perdure.graph.attributes import ATTRIBUTES, DRAWING
 from perdure.graph.tree import Duration, Value, Word, parse_duration
 
 Plain: TypeAlias = "str | int | float | bool | Duration"
@@ -178,10 +178,17 @@ class Graph(Attributes, dict=True):
         }
 
     def digest(self) -> str:
-        """Equal for graphs that mean the same, however they were written."""
+        """Equal for graphs that mean the same, however they were written or are drawn."""
         shown = self.to_json()
+        for holder in (shown, *shown["nodes"].values(), *shown["edges"]):
+            holder["attrs"] = {key: value for key, value in holder["attrs"].items() if has_meaning(key)}
         shown["edges"] = sorted(shown["edges"], key=digest)
         return digest(shown)
+
+
+def has_meaning(attribute: str) -> bool:
+    """Whether an attribute may change what a run does: not one that a graph is only drawn with."""
+    return attribute not in DRAWING and attribute != "rankdir"
 
 
 def _default(name: str) -> str | int | float | bool | None:

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from perdure.kernel.context import OperationContext
     from perdure.sandbox.groups import Group
 
-WHOLE = 64 * 1024
+# Of an output, this much is a value of the context; what is longer than a checkpoint holds lies in a file of its own.
+WHOLE = 1024 * 1024
 
 
 class Ended(msgspec.Struct, frozen=True):

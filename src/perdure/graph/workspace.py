@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -149,12 +150,14 @@ def _read_into(files: dict[str, bytes], run_dir: str, name: str, as_name: str | 
         return
 
 
-async def finish(run: RunContext, runtime: Runtime, outcome: Outcome) -> Outcome:
-    """The end of a run in Git: its last commit, the patch of all of it, and the worktree removed when nothing is left in it."""
+async def finish(run: RunContext, runtime: Runtime, outcome: Outcome, *, kept_because: str | None = None) -> Outcome:
+    """The end of a run in Git: its last commit, the patch of all of it, and the worktree removed when nothing is left in it, unless
+    somebody wants it kept."""
     if not runtime.git:
         return outcome
+    keep = runtime.options.keep_worktree or kept_because is not None
     try:
-        result = await run.step("+finish", "graph.finish", {"keep": runtime.options.keep_worktree})
+        result = await run.step("+finish", "graph.finish", {"keep": keep})
     except StepFailed as error:
         run.emit("run.notice", {"level": "warn", "code": "git_finish_failed", "message": error.failure.message})
         return outcome
@@ -162,29 +165,44 @@ async def finish(run: RunContext, runtime: Runtime, outcome: Outcome) -> Outcome
     if result.get("removed"):
         run.emit("git.worktree.removed", {"path": runtime.worktree})
     elif not runtime.options.keep_worktree:
-        text = f"{runtime.worktree} holds work that is not committed, so it stays."
+        text = kept_because or f"{runtime.worktree} holds work that is not committed, so it stays."
         run.emit("run.notice", {"level": "warn", "code": "worktree_kept", "message": text})
+    branches = result.get("branches")
+    if branches:
+        assert isinstance(branches, list)
+        text = f"Branches whose work was not merged stay: {', '.join(str(each) for each in branches)}."
+        run.emit("run.notice", {"level": "warn", "code": "branches_kept", "message": text})
     properties = {"final_git_commit_sha": result["sha"], "final_patch": result.get("patch")}
     return msgspec.structs.replace(outcome, properties=outcome.properties | properties)
 
 
 @operation("graph.finish")
 def finish_worktree(op: OperationContext, input: dict[str, Any]) -> JSON:
-    """The figures of the whole branch, and the worktree removed."""
+    """The figures of the whole branch; the worktree, and the branches of merged parallel work, removed."""
     from perdure.git.command import git
     from perdure.git.diff import diff
-    from perdure.git.worktree import remove_worktree, run_branch
+    from perdure.git.worktree import remove_merged_branches, remove_worktree, run_branch
+    from perdure.graph.handlers.parallel import remove_branch_worktrees
 
     runtime: Runtime = op.local
     sha = git(runtime.repository, "rev-parse", f"refs/heads/{run_branch(runtime.run_id)}").text
     patch = diff(runtime.repository, runtime.base_sha, sha).decode("utf-8", "replace")
+    remove_branch_worktrees(runtime)
+    kept = remove_merged_branches(runtime.repository, runtime.run_id, sha)
     removed = False
     if not input["keep"]:
         try:
             removed = remove_worktree(runtime.repository, runtime.worktree)
         except PerdureError:
             removed = False
-    return {"sha": sha, "patch": patch, "removed": removed}
+    return {"sha": sha, "patch": patch, "removed": removed, "branches": [*kept]}
+
+
+def tidy(run_dir: str) -> None:
+    """Folders that a run needed while it was at work, and that hold nothing any more, are not left in its directory."""
+    for name in ("worktrees", "cache/spool", "cache"):
+        with suppress(OSError):
+            os.rmdir(os.path.join(run_dir, name))
 
 
 @operation("graph.setup")

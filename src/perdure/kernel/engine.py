@@ -22,6 +22,7 @@ from perdure.kernel.outcome import Failure, Outcome
 from perdure.kernel.run import Frame, Run
 from perdure.kernel.runlog import Committer, RunLog
 from perdure.kernel.scope import Scope
+from perdure.kernel.watching import Others
 from perdure.store.records import EventRow, NewRun
 
 if TYPE_CHECKING:
@@ -37,8 +38,6 @@ if TYPE_CHECKING:
     from perdure.kernel.subscriber import Subscriber
     from perdure.store.protocol import Store
     from perdure.store.records import Claim, RunRow
-
-WATCH_S = 0.1
 
 
 class _Made(NamedTuple):
@@ -91,9 +90,8 @@ class Engine:
         self._run_dir = run_dir
         self.committer = Committer(store)
         self._active: dict[str, Run] = {}
+        self.others = Others(store, self._active, self._broken)
         self._made: dict[str, _Made] = {}
-        self._watching: asyncio.TimerHandle | None = None
-        self._marker = 0
 
     def random(self) -> float:
         """A number from 0 to 1."""
@@ -327,7 +325,7 @@ class Engine:
 
     async def _drive(self, run: Run, definition: Definition) -> RunResult:
         self._active[run.run_id] = run
-        self._watch()
+        self.others.watch()
         run.task = asyncio.get_running_loop().create_task(definition.interpret(Scope(run, Frame(run), "")))
         try:
             outcome = await run.task
@@ -375,56 +373,6 @@ class Engine:
         if self.mask is not None:
             text = self.mask.mask(text)
         return self.store.answer(question_id, text.decode(), self.clock.now_ms())
-
-    def look_for_answer(self, run: Run, question_id: str) -> None:
-        """Let the run go on if its question was answered, by whomever."""
-        waiting = run.questions.get(question_id)
-        if waiting is None or waiting.done():
-            return
-        row = self.store.find_question(question_id)
-        if row is not None and row.answer is not None:
-            waiting.set_result(row.answer)
-
-    def _watch(self) -> None:
-        """Look, ten times a second, whether another process has asked or answered something."""
-        if self._watching is None:
-            self._marker = 0
-            self._watching = asyncio.get_running_loop().call_later(WATCH_S, self._look)
-
-    def _look(self) -> None:
-        self._watching = None
-        if not self._active:
-            return
-        try:
-            marker = self.store.change_marker()
-            if marker != self._marker:
-                self._marker = marker
-                for run in list(self._active.values()):
-                    self._look_at(run)
-            for run in list(self._active.values()):
-                run.log.flush()
-        except PerdureError as error:
-            for run in list(self._active.values()):
-                self._broken(run, error)
-            return
-        self._watching = asyncio.get_running_loop().call_later(WATCH_S, self._look)
-
-    def _look_at(self, run: Run) -> None:
-        for question_id in list(run.questions):
-            self.look_for_answer(run, question_id)
-        for request in self.store.open_requests(run.row.no):
-            body = decode(request.body)
-            assert isinstance(body, dict)
-            run.log.take_request(request.id)
-            run.log.add(f"run.{request.kind}_requested", None, body)
-            run.log.commit_soon()
-            if request.kind == "cancel":
-                run.halt("cancelled", str(body.get("reason") or "cancelled on request"))
-            elif request.kind == "pause":
-                run.pausing = str(body.get("reason") or "paused on request")
-                run.may_be_idle()
-            elif request.kind == "steer":
-                run.steering.append(str(body.get("text", "")))
 
     # Reading back
 

@@ -91,7 +91,7 @@ async def _answer(run: Run, frame: Frame, pending: PendingQuestion, asked_at: in
         tasks.append(loop.create_task(_time_out(run, pending, asked_at + pending.question.timeout_ms)))
     frame.wait_begins()
     try:
-        run.engine.look_for_answer(run, pending.question_id)
+        run.engine.others.look_for_answer(run, pending.question_id)
         text = await answered
     finally:
         del run.questions[pending.question_id]
@@ -106,13 +106,13 @@ async def _interview(run: Run, interviewer: Interviewer, pending: PendingQuestio
     answer = await interviewer.ask(pending)
     if answer is not None:
         run.engine.answer(pending.question_id, answer)
-        run.engine.look_for_answer(run, pending.question_id)
+        run.engine.others.look_for_answer(run, pending.question_id)
 
 
 async def _time_out(run: Run, pending: PendingQuestion, deadline: int) -> None:
     await asyncio.sleep(max(0, deadline - run.clock.now_ms()) / 1000)
     run.engine.answer(pending.question_id, answer_of_nobody(pending.question))
-    run.engine.look_for_answer(run, pending.question_id)
+    run.engine.others.look_for_answer(run, pending.question_id)
 
 
 def answer_of_nobody(question: Question) -> Answer:

@@ -25,8 +25,19 @@ def command_environment(
     return result
 
 
+_secrets: dict[str, str] = {}
+
+
+def know_secrets(secrets: Mapping[str, str]) -> None:
+    """The secrets that settings may name from now on, in this process."""
+    _secrets.clear()
+    _secrets.update(secrets)
+
+
 def resolve_variables(values: Mapping[str, str], environ: Mapping[str, str]) -> dict[str, str]:
-    """Values of the form `${env.NAME}` taken from the environment. Raises `MissingVariable`."""
+    """Values of the form `${env.NAME}` taken from the environment, `${secret.NAME}` from the person's secrets.
+
+    Raises `MissingVariable`."""
     resolved = {}
     for key, value in values.items():
         resolved[key] = value
@@ -35,4 +46,12 @@ def resolve_variables(values: Mapping[str, str], environ: Mapping[str, str]) -> 
             if name not in environ:
                 raise MissingVariable(f"The setting {key} wants the variable {name}, which is not set.")
             resolved[key] = environ[name]
+        elif value.startswith("${secret.") and value.endswith("}"):
+            name = value[9:-1]
+            if name not in _secrets:
+                raise MissingVariable(
+                    f"The setting {key} wants the secret {name}, which is not there.",
+                    hint=f"`perdure secret set {name}` keeps one.",
+                )
+            resolved[key] = _secrets[name]
     return resolved

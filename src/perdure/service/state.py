@@ -52,11 +52,13 @@ class State:
         return self._store is not None
 
     def masker(self) -> Masker:
-        """Keeps the secrets of this process's environment, and the keys of providers, out of what is written."""
+        """Keeps secrets out of what is written: of this process's environment, of providers, and those that the person keeps."""
         from perdure.base.masking import Masker, secrets_of
         from perdure.llm.keys import known_keys
+        from perdure.service.secrets import know_secrets
 
-        return Masker([*secrets_of(self.environ), *known_keys(self.environ, self.home)])
+        kept = know_secrets(self.home).values()
+        return Masker([*secrets_of(self.environ), *known_keys(self.environ, self.home), *kept])
 
     def run_dir(self, row: RunRow) -> str:
         """Where the run's files are; a state home that was moved takes its runs with it."""

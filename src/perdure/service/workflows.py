@@ -9,16 +9,19 @@ import msgspec
 
 from perdure.base.errors import NotFound, Refused
 from perdure.base.jsonvalue import JSON
-from perdure.graph.config import Config, command_argv, merge, read_config, with_whole_paths
+from perdure.graph.config import Config, command_argv
 from perdure.graph.definition import GraphDefinition
 from perdure.graph.files import DiskFiles
 from perdure.graph.load import InvalidGraph, LoadedGraph, load_graph
 from perdure.graph.options import GitMode, Options
+from perdure.service.secrets import know_secrets
+from perdure.service.settings import read_settings, upward
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from perdure.disk.home import StateHome
+    from perdure.graph.diagnostics import Diagnostic
     from perdure.graph.model import Graph
 
 _ENDINGS = (".fabro", ".dot", ".gv")
@@ -42,9 +45,16 @@ class Request(msgspec.Struct, frozen=True):
     backend: str = ""
     command: str = ""
     script: str = ""
+    sandbox: str = ""
     in_place: bool = False
     keep_worktree: bool = False
     dialect: str | None = None
+
+
+class NoSandbox(Refused):
+    """The settings want commands to run where this program cannot run them; they never run somewhere else instead."""
+
+    code = "sandbox_unavailable"
 
 
 class Prepared(msgspec.Struct, frozen=True):
@@ -70,7 +80,7 @@ def find_workflow(reference: str, cwd: str, home: StateHome | None = None) -> st
     if os.sep not in reference:
         roots = [
             os.path.join(folder, kind, "workflows")
-            for folder in _upward(cwd)
+            for folder in upward(cwd)
             for kind in (".perdure", "fabro", ".fabro")
         ]
         if home is not None:
@@ -88,7 +98,7 @@ def find_workflow(reference: str, cwd: str, home: StateHome | None = None) -> st
 def known_workflows(cwd: str, home: StateHome) -> list[tuple[str, str]]:
     """Every workflow that can be run by its name from this folder, nearest first, with its file."""
     roots = [
-        os.path.join(folder, kind, "workflows") for folder in _upward(cwd) for kind in (".perdure", "fabro", ".fabro")
+        os.path.join(folder, kind, "workflows") for folder in upward(cwd) for kind in (".perdure", "fabro", ".fabro")
     ]
     found: dict[str, str] = {}
     for root in [*roots, os.path.join(home.root, "workflows")]:
@@ -104,49 +114,6 @@ def _in_folder(folder: str) -> str | None:
         if os.path.isfile(os.path.join(folder, name)):
             return os.path.join(folder, name)
     return None
-
-
-def _upward(folder: str) -> list[str]:
-    folder = os.path.abspath(folder)
-    found = [folder]
-    while os.path.dirname(folder) != folder:
-        folder = os.path.dirname(folder)
-        found.append(folder)
-    return found
-
-
-def read_settings(path: str, home: StateHome, cwd: str) -> tuple[Config, str, str | None]:
-    """All settings for a workflow file, the path of its graph, and the text of its TOML when there is one."""
-    layers: list[Config] = []
-    toml_text = None
-    graph_path = path
-    if path.endswith(".toml"):
-        read = read_config(path)
-        assert read is not None
-        config, toml_text = read
-        if not config.graph:
-            raise Refused(f"{path} names no graph.", hint='Write graph = "workflow.fabro".')
-        graph_path = os.path.join(os.path.dirname(path), config.graph)
-        if not os.path.isfile(graph_path):
-            raise NotFound(f"{path} names the graph {config.graph}, which is not there.")
-        layers.append(with_whole_paths(config))
-    else:
-        beside = os.path.join(os.path.dirname(path), "workflow.toml")
-        read = read_config(beside)
-        if read is not None and os.path.abspath(os.path.join(os.path.dirname(path), read[0].graph)) == os.path.abspath(
-            path
-        ):
-            layers.append(with_whole_paths(read[0]))
-            toml_text = read[1]
-    for folder in _upward(cwd):
-        for name in (".perdure/settings.toml", "fabro.toml"):
-            found = read_config(os.path.join(folder, name))
-            if found is not None:
-                layers.append(with_whole_paths(found[0]))
-    own = read_config(home.settings)
-    if own is not None:
-        layers.append(with_whole_paths(own[0]))
-    return merge(*layers, Config()), graph_path, toml_text
 
 
 def load_file(
@@ -183,44 +150,20 @@ def _read_children(loaded: LoadedGraph, files: DiskFiles) -> None:
 
 def prepare(request: Request, home: StateHome) -> Prepared:
     """Everything that a run needs. Raises `InvalidGraph` with every finding; then nothing was started."""
+    know_secrets(home)
     path = find_workflow(request.workflow, request.cwd, home)
     config, graph_path, toml_text = read_settings(path, home, request.cwd)
     variables = config.variables | request.variables
     loaded, files = load_file(graph_path, variables=variables, dialect=request.dialect)
     if loaded.graph is None or loaded.errors:
         raise InvalidGraph(graph_path, loaded.diagnostics)
-    goal = request.goal or _goal_of(config, files, path) or loaded.graph.goal
-    directory = _directory(request, config)
-    notices: list[str] = []
-    git, repository, base_branch = _git_mode(request, config, directory, home, notices)
-    options = Options(
-        goal=goal,
-        inputs=config.inputs | request.inputs,
-        variables=variables,
-        dry_run=request.dry_run,
-        auto_approve=request.auto_approve,
-        retro=request.retro,
-        git=git,
-        repository=repository,
-        working_directory=directory,
-        backend=request.backend or config.backend or ("command" if request.command or config.command else ""),
-        command=command_argv(Config(command=request.command)) if request.command else command_argv(config),
-        script=os.path.abspath(os.path.join(request.cwd, request.script)) if request.script else config.script or None,
-        model=request.model or config.model,
-        provider=request.provider or config.provider,
-        base_url=config.base_url,
-        fallbacks=config.fallbacks,
-        agents=config.agents,
-        mcp_servers=config.mcp_servers,
-        env=config.env,
-        pass_env=config.pass_env,
-        setup=config.setup,
-        setup_timeout_ms=config.setup_timeout_ms or 300_000,
-        exclude=config.exclude,
-        artifacts=config.artifacts,
-        hooks=config.hooks,
-        keep_worktree=request.keep_worktree,
-    )
+    goal = request.goal or goal_of(config, files, path) or loaded.graph.goal
+    directory = directory_of(request, config)
+    notices = [_no_effect(each) for each in config.without_effect]
+    if not request.dry_run:
+        check_sandbox(request.sandbox or config.sandbox)
+    git, repository, base_branch = git_mode_of(request, config, directory, home, notices)
+    options = options_of(request, config, goal, directory, git, repository)
     check_backend(loaded.graph, options)
     definition = GraphDefinition(
         loaded.graph, loaded.source, os.path.abspath(graph_path), loaded.dialect, files.read, options
@@ -248,6 +191,65 @@ def prepare(request: Request, home: StateHome) -> Prepared:
     return Prepared(definition, properties, record, loaded, notices)
 
 
+def options_of(
+    request: Request, config: Config, goal: str, directory: str, git: GitMode, repository: str | None
+) -> Options:
+    """What a run is told: the command line's word, else the settings'."""
+    return Options(
+        goal=goal,
+        inputs=config.inputs | request.inputs,
+        variables=config.variables | request.variables,
+        dry_run=request.dry_run,
+        auto_approve=request.auto_approve,
+        retro=request.retro,
+        git=git,
+        repository=repository,
+        working_directory=directory,
+        backend=request.backend or config.backend or ("command" if request.command or config.command else ""),
+        command=command_argv(Config(command=request.command)) if request.command else command_argv(config),
+        script=os.path.abspath(os.path.join(request.cwd, request.script)) if request.script else config.script or None,
+        model=request.model or config.model,
+        provider=request.provider or config.provider,
+        base_url=config.base_url,
+        fallbacks=config.fallbacks,
+        agents=config.agents,
+        mcp_servers=config.mcp_servers,
+        env=config.env,
+        pass_env=config.pass_env,
+        setup=config.setup,
+        setup_timeout_ms=config.setup_timeout_ms or 300_000,
+        exclude=config.exclude,
+        artifacts=config.artifacts,
+        hooks=config.hooks,
+        keep_worktree=request.keep_worktree or config.preserve,
+    )
+
+
+def check_sandbox(provider: str) -> None:
+    """Commands run on this machine. Raises `NoSandbox` when they are to run elsewhere."""
+    if provider not in ("", "local"):
+        raise NoSandbox(
+            f"The sandbox {provider!r} is wanted, and commands can run on this machine only.",
+            hint="Pass --sandbox local, or take [sandbox] provider out, if they may run here.",
+        )
+
+
+def settings_diagnostics(config: Config) -> list[Diagnostic]:
+    """What is to be said of the settings beside the graph's own findings."""
+    from perdure.graph.diagnostics import error, warning
+
+    found = [warning("setting_without_effect", _no_effect(each)) for each in config.without_effect]
+    try:
+        check_sandbox(config.sandbox)
+    except NoSandbox as problem:
+        found.append(error("sandbox_unavailable", problem.message, fix=problem.hint))
+    return found
+
+
+def _no_effect(table: str) -> str:
+    return f"The setting [{table}] has no effect here."
+
+
 def check_backend(graph: Graph, options: Options) -> None:
     """A run's agents have a backend that can answer. Raises `Refused` before anything starts."""
     from perdure.agents.backend import BACKENDS, command_for, find_backend
@@ -270,7 +272,8 @@ def check_backend(graph: Graph, options: Options) -> None:
     resolve_variables(options.env, os.environ)
 
 
-def _goal_of(config: Config, files: DiskFiles, path: str) -> str:
+def goal_of(config: Config, files: DiskFiles, path: str) -> str:
+    """What the settings say that a run is for. Raises `NotFound` when that is in a file that is not there."""
     if not config.goal.startswith("@"):
         return config.goal
     found = files(config.goal[1:], os.path.dirname(path) or ".")
@@ -279,14 +282,15 @@ def _goal_of(config: Config, files: DiskFiles, path: str) -> str:
     return found[0]
 
 
-def _directory(request: Request, config: Config) -> str:
+def directory_of(request: Request, config: Config) -> str:
+    """The folder that a run works in, or from. Raises `NotFound`."""
     directory = config.directory or os.path.abspath(request.cwd)
     if not os.path.isdir(directory):
         raise NotFound(f"The working directory {directory} is not there.")
     return directory
 
 
-def _git_mode(
+def git_mode_of(
     request: Request, config: Config, directory: str, home: StateHome, notices: list[str]
 ) -> tuple[GitMode, str | None, str | None]:
     """Whether the run works in a worktree of its own, the repository, and its branch."""

@@ -175,3 +175,28 @@ def test_a_tracked_file_is_committed_wherever_it_lies(tree: Path) -> None:
     (tree / "build/untracked.txt").write_text("x")
     commit_checkpoint(str(tree), Checkpoint("R1", "n", "succeeded", 1, AT))
     assert sh("git show --name-only --format=", tree).split() == ["build/tracked.txt"]
+
+
+def test_branches_of_parallel_work_go_when_they_are_merged_and_stay_when_they_are_not(
+    tree: Path, repository: Path
+) -> None:
+    head = _branch(repository, tree, "merged", "echo m > m")
+    _branch(repository, tree, "lost", "echo l > l")
+    into = merge.merge_heads(str(tree), [head], "join", AT).sha
+    assert into is not None
+    for name in ("merged", "lost"):
+        assert worktree.remove_worktree(str(repository), str(tree.parent / name))
+    kept = worktree.remove_merged_branches(str(repository), "R1", into)
+
+    assert kept == [worktree.parallel_branch("R1", "fork", 1, "lost")]
+    assert not worktree.branch_exists(str(repository), worktree.parallel_branch("R1", "fork", 1, "merged"))
+    assert worktree.branch_exists(str(repository), kept[0])
+
+
+def test_a_branch_that_a_worktree_stands_on_stays(tree: Path, repository: Path) -> None:
+    head = _branch(repository, tree, "here", "true")
+    merge.merge_heads(str(tree), [head], "join", AT)
+
+    assert worktree.remove_merged_branches(str(repository), "R1", head) == [
+        worktree.parallel_branch("R1", "fork", 1, "here")
+    ]

@@ -280,7 +280,7 @@ def test_a_run_that_waits_for_a_slot_stops_at_once(bench: Bench, asked: str) -> 
         await heard_by_store(bench, waiter)
         # As another process would ask.
         bench.store.request(row.no, asked, "{}", 1)
-        bench.engine._marker = -1
+        bench.engine.others._marker = -1
         async with asyncio.timeout(5):
             result = await waiting
         assert [each.id for each in bench.store.slots.rows()] == [held]
@@ -308,7 +308,7 @@ def test_a_run_that_is_to_pause_starts_no_waiting_agent(bench: Bench) -> None:
         run = asyncio.ensure_future(bench.engine.execute(run_id))
         await heard(bench, 1)
         bench.store.request(row.no, "pause", "{}", 1)
-        bench.engine._marker = -1
+        bench.engine.others._marker = -1
         await heard(bench, 1, "run.pause_requested")
         await agents.end_all()
         async with asyncio.timeout(10):

@@ -23,20 +23,23 @@ def validate(
 ) -> int:
     """Check a workflow: every finding with its place and its rule. Exit 2 when there are errors."""
     from perdure.disk.home import find_state_home
-    from perdure.service.workflows import find_workflow, load_file, read_settings
+    from perdure.service.settings import read_settings
+    from perdure.service.workflows import find_workflow, load_file, settings_diagnostics
 
     home = find_state_home(settings_of(context).state_dir, os.environ)
     path = find_workflow(workflow, current_folder(), home)
     config, graph_path, _toml = read_settings(path, home, current_folder())
     loaded, _files = load_file(graph_path, variables=config.variables | variables, dialect=dialect)
+    found = [*loaded.diagnostics, *settings_diagnostics(config)]
+    failed = loaded.graph is None or any(each.severity == "error" for each in found)
     if wants_json(context, as_json):
-        print_json({"path": graph_path, "dialect": loaded.dialect.name, "diagnostics": loaded.diagnostics})
+        print_json({"path": graph_path, "dialect": loaded.dialect.name, "diagnostics": found})
     else:
         graph = loaded.graph
         if graph is not None:
             tell(f"{graph.name}: {len(graph.nodes)} nodes, {len(graph.edges)} edges")
         tell(f"  {graph_path}")
-        for each in loaded.diagnostics:
+        for each in found:
             tell(f"  {each.text()}")
-        tell("Validation failed." if loaded.errors or graph is None else "Validation: OK")
-    return 2 if loaded.errors or loaded.graph is None else 0
+        tell("Validation failed." if failed else "Validation: OK")
+    return 2 if failed else 0

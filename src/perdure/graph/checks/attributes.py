@@ -8,13 +8,13 @@ from collections.abc import Iterator
 from perdure.graph.attributes import ATTRIBUTES, DRAWING, FIDELITIES, PERMISSIONS
 from perdure.graph.diagnostics import Diagnostic, error, warning
 from perdure.graph.dialect import Dialect
+from perdure.graph.joining import ERROR_POLICIES, EVERYWHERE, POLICIES
 from perdure.graph.model import HANDLERS, SHAPES, Attributes, Edge, Graph, Node, as_duration_ms
 from perdure.graph.stylesheet import BadStylesheet, parse_stylesheet
 from perdure.kernel.capacity.tags import BadTag, parse_tags
 
 _ABSOLUTE_CD = re.compile(r"(?:^|[;&|]\s*)\s*cd\s+[\"']?/")
 _DIRECTIONS = ("TB", "LR", "BT", "RL")
-_POLICIES = ("wait_all", "first_success", "k_of_n", "quorum")
 _BACKENDS = ("command", "scripted", "simulated", "claude-code", "codex", "acp", "api", "cli")
 
 
@@ -128,15 +128,44 @@ def value_kinds(graph: Graph, _dialect: Dialect) -> Iterator[Diagnostic]:
                 yield error("value_kind", f"{name}: {key}={value!r} is no whole number.", **_place(holder))
 
 
+def join_policies(graph: Graph, dialect: Dialect) -> Iterator[Diagnostic]:
+    """Branches are joined as the node says, by words that the dialect knows."""
+    policies = POLICIES if dialect.older_joins else EVERYWHERE
+    errors = ERROR_POLICIES if dialect.older_joins else ("continue",)
+    elsewhere = "" if dialect.older_joins else " It counts in .dot files."
+    for node in graph.nodes.values():
+        policy, error_policy = node.text("join_policy"), node.text("error_policy")
+        if policy not in policies:
+            text = f"join_policy {policy!r} of {node.id} counts as wait_all."
+            fix = elsewhere.strip() or None if policy in POLICIES else None
+            yield warning("join_policy_valid", text, node_id=node.id, fix=fix)
+        if error_policy not in errors:
+            text = f"error_policy {error_policy!r} of {node.id} counts as continue."
+            fix = elsewhere.strip() or None if error_policy in ERROR_POLICIES else None
+            yield warning("error_policy_valid", text, node_id=node.id, fix=fix)
+        yield from _join_count(graph, node, dialect)
+
+
+def _join_count(graph: Graph, node: Node, dialect: Dialect) -> Iterator[Diagnostic]:
+    """The number of branches that must succeed is there, and can be reached."""
+    count = len(graph.outgoing(node.id))
+    policy = node.text("join_policy")
+    if not dialect.older_joins or node.handler != "parallel" or policy not in ("k_of_n", "quorum"):
+        return
+    if policy == "k_of_n" and node.integer("join_k") is None and node.integer("k") is None:
+        text = f"{node.id} joins k_of_n without join_k, so all {count} branches must succeed."
+        yield warning("join_count_valid", text, node_id=node.id)
+    elif policy == "k_of_n" and not 1 <= (node.integer("join_k") or node.integer("k") or 0) <= count:
+        text = f"join_k of {node.id} is not from 1 to {count}, the number of its branches."
+        yield error("join_count_valid", text, node_id=node.id)
+    for name in ("quorum_fraction", "join_quorum"):
+        if policy == "quorum" and name in node.attrs and not 0 < node.number(name) <= 1:
+            yield error("join_count_valid", f"{name} of {node.id} is not above 0 and at most 1.", node_id=node.id)
+
+
 def known_words(graph: Graph, _dialect: Dialect) -> Iterator[Diagnostic]:
     """Values that are one of a few words are one of them."""
     for node in graph.nodes.values():
-        if node.text("join_policy") not in _POLICIES:
-            yield warning(
-                "join_policy_valid",
-                f"join_policy {node.text('join_policy')!r} of {node.id} counts as wait_all.",
-                node_id=node.id,
-            )
         backend = node.text("backend")
         if backend and backend not in _BACKENDS:
             yield warning("backend_valid", f"node {node.id} wants the unknown backend {backend!r}.", node_id=node.id)
@@ -197,6 +226,6 @@ def _holders(graph: Graph) -> Iterator[tuple[Attributes, str]]:
 
 CHECKS = (
     stylesheet_syntax, type_known, fidelity_valid, thread_id_requires_fidelity_full, prompt_on_llm_nodes,
-    command_requires_script, wait_requires_duration, script_absolute_cd, direction_valid, value_kinds, known_words,
-    mutex_valid, unknown_attribute,
+    command_requires_script, wait_requires_duration, script_absolute_cd, direction_valid, value_kinds, join_policies,
+    known_words, mutex_valid, unknown_attribute,
 )  # fmt: skip

@@ -1,9 +1,14 @@
 """command: runs the node's script; 0 is a success."""
 
+from typing import Any
+
+from perdure.graph import tool_hooks
 from perdure.graph.failures import classify
+from perdure.graph.model import Node
 from perdure.graph.outcome import NodeOutcome, failed, try_again
 from perdure.graph.runtime import Visit
-from perdure.graph.scripts import run_script
+from perdure.graph.scripts import Ended, run_script
+from perdure.graph.tool_hooks import ToolUse
 from perdure.graph.variables import expand_goal
 
 DEFAULT_TIMEOUT_MS = 600_000
@@ -16,9 +21,13 @@ async def run(visit: Visit) -> NodeOutcome:
     if not script.strip():
         return failed(f"Command node {node.id} has no script.")
     timeout_ms = node.duration_ms("timeout") or DEFAULT_TIMEOUT_MS
-    ended = await run_script(
-        visit.op, visit.runtime, visit.place, script, node.text("language") or "shell", timeout_ms, node_id=node.id
-    )
+    language = node.text("language") or "shell"
+    use = ToolUse(node, "command", {"script": script, "language": language}, len(visit.op.recorded("command.started")))
+    refused = await tool_hooks.before(visit.op, visit.runtime, use)
+    if refused is not None:
+        is_skip = refused.decision == "skip"
+        return NodeOutcome("skipped", notes=refused.reason) if is_skip else failed(refused.reason)
+    ended = await run_script(visit.op, visit.runtime, visit.place, script, language, timeout_ms, node_id=node.id)
     updates = {
         "command.output": ended.stdout,
         "command.stderr": ended.stderr,
@@ -26,6 +35,13 @@ async def run(visit: Visit) -> NodeOutcome:
         "tool.output": ended.stdout,
         "last_stage": node.id,
     }
+    outcome = _outcome(node, ended, timeout_ms, updates)
+    why = None if outcome.is_good else outcome.failure_reason
+    blocked = await tool_hooks.after(visit.op, visit.runtime, use, failure=why, output=ended.stdout)
+    return outcome if blocked is None else failed(blocked, context_updates=updates)
+
+
+def _outcome(node: Node, ended: Ended, timeout_ms: int, updates: dict[str, Any]) -> NodeOutcome:
     if ended.result.timed_out:
         return try_again(f"The script of {node.id} ran longer than {timeout_ms / 1000:g} s.", context_updates=updates)
     if ended.result.exit_code != 0:

@@ -16,7 +16,7 @@ from perdure.base.jsonvalue import JSON
 from perdure.base.names import file_name
 from perdure.disk.atomic import private_folder
 from perdure.git.worktree import parallel_branch
-from perdure.graph import routing
+from perdure.graph import joining, routing
 from perdure.graph.context import State
 from perdure.graph.outcome import NodeOutcome, failed
 from perdure.graph.runtime import Place, Visit
@@ -24,7 +24,7 @@ from perdure.graph.visiting import hooked_visit
 from perdure.kernel.operation import operation
 
 if TYPE_CHECKING:
-    from perdure.graph.model import Edge, Graph, Node
+    from perdure.graph.model import Edge, Node
     from perdure.kernel.context import OperationContext, RunContext
 
 _WALK_LIMIT = 200
@@ -45,6 +45,11 @@ class BranchResult(msgspec.Struct, frozen=True, omit_defaults=True):
     duration_ms: int = 0
     retries: int = 0
 
+    @property
+    def is_good(self) -> bool:
+        """Whether its work counts."""
+        return self.status in ("succeeded", "partially_succeeded")
+
 
 class _Enough(Exception):
     """The join policy needs no more branches."""
@@ -56,36 +61,56 @@ async def run(visit: Visit) -> NodeOutcome:
     edges = graph.outgoing(node.id)
     if not edges:
         return failed(f"Parallel node {node.id} has no branches.", "structural")
-    policy = node.text("join_policy")
-    join = join_of(graph, node, walks=visit.runtime.dialect.branch_walks)
+    join = joining.join_for(node, len(edges), visit.runtime.dialect)
+    meeting = joining.join_of(graph, node, walks=visit.runtime.dialect.branch_walks)
     op.emit(
         "parallel.started",
-        {"node_id": node.id, "visit": visit.number, "branch_count": len(edges), "join_policy": policy},
+        {"node_id": node.id, "visit": visit.number, "branch_count": len(edges), "join_policy": join.policy},
     )
     refused = await visit.runtime.hooks.blocked(op, "parallel_start", node.id)
     if refused is not None:
         return failed(refused)
-    results: dict[str, BranchResult] = {}
-
-    async def branch(index: int, edge: Edge) -> None:
-        result = await _branch(visit, edge, index, join)
-        results[result.id] = result
-        if policy == "first_success" and result.status in ("succeeded", "partially_succeeded"):
-            raise _Enough
-        if node.text("error_policy") == "fail_fast" and result.status == "failed":
-            raise _Enough
-
-    try:
-        await op.gather([lambda i=i, e=e: branch(i, e) for i, e in enumerate(edges)], node.integer("max_parallel") or 4)
-    except _Enough:
-        pass
+    results = await _gathered(visit, edges, join, meeting)
     ordered = [results[edge.target] for edge in edges if edge.target in results]
     captured = {each for result in ordered for each in visit.runtime.places[f"{op.path}/{result.id}"].captured}
-    outcome = await _joined(visit, edges, ordered, join, policy)
+    outcome = await _joined(visit, edges, ordered, meeting, join)
     return outcome.but(captured=sorted(captured - visit.place.captured))
 
 
-async def _branch(visit: Visit, edge: Edge, index: int, join: str | None) -> BranchResult:
+async def _gathered(
+    visit: Visit, edges: list[Edge], join: joining.Join, meeting: str | None
+) -> dict[str, BranchResult]:
+    """What the branches came to: all of them, or those that had ended when they were enough."""
+    node, op = visit.node, visit.op
+    results: dict[str, BranchResult] = {}
+    taken = _taken_before(op)
+
+    async def branch(index: int, edge: Edge) -> None:
+        result = await _branch(visit, edge, index, meeting)
+        results[result.id] = result
+        good = sum(each.is_good for each in results.values())
+        bad = sum(each.status == "failed" for each in results.values())
+        if taken is None and join.is_enough(good, bad):
+            raise _Enough
+
+    wanted = [(index, edge) for index, edge in enumerate(edges) if taken is None or edge.target in taken]
+    try:
+        await op.gather([lambda i=i, e=e: branch(i, e) for i, e in wanted], node.integer("max_parallel") or 4)
+    except _Enough:
+        pass
+    return results
+
+
+def _taken_before(op: OperationContext) -> set[str] | None:
+    """The branches that an earlier owner took for enough: which of several that is depends on time, so it is recorded."""
+    told = op.recorded("parallel.completed")
+    if not told:
+        return None
+    results = op.resolve(told[0].get("results"))
+    return {str(each["id"]) for each in results if isinstance(each, dict)} if isinstance(results, list) else None
+
+
+async def _branch(visit: Visit, edge: Edge, index: int, meeting: str | None) -> BranchResult:
     """One branch, from its first node to where the branches meet."""
     runtime, op = visit.runtime, visit.op
     path = f"{op.path}/{edge.target}"
@@ -100,7 +125,7 @@ async def _branch(visit: Visit, edge: Edge, index: int, join: str | None) -> Bra
         place.worktree = await _own_worktree(visit, own, edge)
         place.work_dir = runtime.inside(place.worktree)
     scope = own if runtime.dialect.branch_walks else op
-    outcome, last = await _walk(visit, scope, own, place, runtime.graph.nodes[edge.target], join)
+    outcome, last = await _walk(visit, scope, own, place, runtime.graph.nodes[edge.target], meeting)
     head = await _commit_branch(visit, own, place, edge, outcome) if runtime.git else None
     result = BranchResult(
         id=edge.target,
@@ -127,7 +152,7 @@ async def _branch(visit: Visit, edge: Edge, index: int, join: str | None) -> Bra
 
 
 async def _walk(
-    visit: Visit, scope: RunContext, own: RunContext, place: Place, node: Node, join: str | None
+    visit: Visit, scope: RunContext, own: RunContext, place: Place, node: Node, meeting: str | None
 ) -> tuple[NodeOutcome, Node]:
     """The outcome of the branch's last node. Only a walking branch goes on after its first."""
     runtime = visit.runtime
@@ -145,7 +170,7 @@ async def _walk(
         choice = await routing.choose(own, runtime, place, node, outcome)
         if (
             choice is None
-            or choice.target == join
+            or choice.target == meeting
             or runtime.graph.nodes[choice.target].handler in ("parallel.fan_in", "exit")
         ):
             return outcome, node
@@ -170,69 +195,58 @@ def _copied(state: State) -> State:
     return fresh
 
 
-def join_of(graph: Graph, node: Node, *, walks: bool) -> str | None:
-    """Where the branches meet: the fan-in that all can reach first, else the node that all targets lead to."""
-    targets = [edge.target for edge in graph.outgoing(node.id)]
-    reach = [_distances(graph, target) for target in targets]
-    common = set(reach[0]).intersection(*reach[1:]) - (set() if walks else set(targets)) if reach else set()
-    if not common:
-        return None
-    fan_ins = {each for each in common if graph.nodes[each].handler == "parallel.fan_in"}
-    candidates = fan_ins or common
-    return min(candidates, key=lambda each: (max(distances[each] for distances in reach), each))
-
-
-def _distances(graph: Graph, start: str) -> dict[str, int]:
-    """How far each node is that can be reached."""
-    found = {start: 0}
-    waiting = [start]
-    for current in waiting:
-        for edge in graph.outgoing(current):
-            if edge.target not in found and edge.target in graph.nodes:
-                found[edge.target] = found[current] + 1
-                waiting.append(edge.target)
-    return found
-
-
 async def _joined(
-    visit: Visit, edges: list[Edge], results: list[BranchResult], join: str | None, policy: str
+    visit: Visit, edges: list[Edge], ended: list[BranchResult], meeting: str | None, join: joining.Join
 ) -> NodeOutcome:
     """The outcome of all branches together."""
     node, op = visit.node, visit.op
-    good = [each for each in results if each.status in ("succeeded", "partially_succeeded")]
-    bad = [each for each in results if each.status == "failed"]
-    shown: list[JSON] = [_shown(each) for each in results]
+    good = [each for each in ended if each.is_good]
+    bad = [each for each in ended if each.status == "failed"]
+    shown: list[JSON] = [_shown(each) for each in ended]
     op.emit(
         "parallel.completed",
         {"node_id": node.id, "success_count": len(good), "failure_count": len(bad), "results": shown},
     )
     refused = await visit.runtime.hooks.blocked(op, "parallel_complete", node.id)
+    # Failures that are to be ignored are told of in the event alone.
+    results = good if join.errors == "ignore" and good else ended
     updates: dict[str, Any] = {
-        "parallel.results": shown,
+        "parallel.results": [_shown(each) for each in results],
         "parallel.branch_count": len(edges),
         "parallel.outputs": [each.output for each in results],
         "last_stage": node.id,
     }
     for each in results:
         updates |= {key: value for key, value in each.context.items() if key.startswith("response.")}
-    chooses = join is not None and _chooses(visit.runtime.graph.nodes[join])
-    conflicts = await _merge(visit, good, policy, chooses=chooses)
-    jump = join or None
+    meets = visit.runtime.graph.nodes[meeting] if meeting is not None else None
+    fans_in = meets is not None and meets.handler == "parallel.fan_in"
+    verdict = join.verdict(len(good), len(bad))
+    if not good and fans_in and join.policy in joining.EVERYWHERE and join.errors != "fail_fast":
+        verdict = "partially_succeeded"  # the fan-in says what it means that none succeeded
+    if refused is not None:
+        return failed(refused, context_updates=updates)
+    if verdict == "failed":
+        return failed(_shortfall(node, join, good, bad), context_updates=updates)
+    conflicts = await _merge(visit, good, join.policy, chooses=meets is not None and _chooses(meets))
     if conflicts:
         return failed(
             f"Branches of {node.id} changed the same files differently: {', '.join(conflicts)}.",
             context_updates=updates,
         )
-    if refused is not None:
-        return failed(refused, context_updates=updates)
+    reasons = None if good else _reasons(bad)
+    return NodeOutcome(verdict, jump_to_node=meeting, context_updates=updates, notes=reasons)
+
+
+def _shortfall(node: Node, join: joining.Join, good: list[BranchResult], bad: list[BranchResult]) -> str:
+    if join.errors == "fail_fast" and bad:
+        return f"A branch of {node.id} failed, and error_policy is fail_fast: {_reasons(bad)}"
     if not good:
-        reasons = "; ".join(f"{each.id}: {each.failure or each.status}" for each in bad) or "no branch ended"
-        if join is not None and visit.runtime.graph.nodes[join].handler == "parallel.fan_in":
-            # The fan-in says what it means that none succeeded.
-            return NodeOutcome("partially_succeeded", jump_to_node=jump, context_updates=updates, notes=reasons)
-        return failed(f"No branch of {node.id} succeeded: {reasons}", context_updates=updates)
-    partial = bool(bad) and policy != "first_success"
-    return NodeOutcome("partially_succeeded" if partial else "succeeded", jump_to_node=jump, context_updates=updates)
+        return f"No branch of {node.id} succeeded: {_reasons(bad)}"
+    return f"{len(good)} branches of {node.id} succeeded, and {join.policy} needs {join.needed}: {_reasons(bad)}"
+
+
+def _reasons(bad: list[BranchResult]) -> str:
+    return "; ".join(f"{each.id}: {each.failure or each.status}" for each in bad) or "no branch ended"
 
 
 def _shown(result: BranchResult) -> dict[str, JSON]:
