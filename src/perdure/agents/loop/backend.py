@@ -224,5 +224,7 @@ def choices(backend: str, model: str, fallbacks: Mapping[str, Any]) -> list[Choi
     found = [Choice(backend, named)]
     for word in fallbacks.get(backend) or fallbacks.get("*") or ():
         choice = parse_choice(str(word))
+        if not choice.model and choice.backend not in (backend, "local"):
+            raise Refused(f"The fallback {word!r} names no model.", hint="Write BACKEND:MODEL.")
         found.append(Choice(choice.backend or backend, choice.model or named))
     return found
