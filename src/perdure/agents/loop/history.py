@@ -46,6 +46,12 @@ def turn_of(value: JSON) -> TurnRecord:
     return msgspec.convert(value, TurnRecord)
 
 
+def attempts_of(result: JSON) -> tuple[Attempt, ...]:
+    """The attempts of a turn that failed."""
+    found = result.get("attempts") if isinstance(result, dict) else None
+    return msgspec.convert(found or [], tuple[Attempt, ...])
+
+
 class Conversation:
     """All messages in their order, and where the part that the model still sees begins.
 

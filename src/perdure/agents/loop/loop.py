@@ -9,7 +9,7 @@ import msgspec
 
 from perdure.agents.backend import BackendError
 from perdure.agents.loop import answers, compaction, own_tools
-from perdure.agents.loop.history import TurnRecord, steered, tool_message, turn_of, written_path
+from perdure.agents.loop.history import TurnRecord, attempts_of, steered, tool_message, turn_of, written_path
 from perdure.agents.repetition import find_repetition, turn_digest
 from perdure.agents.tools.operation import call_tool
 from perdure.kernel.operation import StepFailed
@@ -107,8 +107,14 @@ class Loop:
         asking = self._asking
         asking.asked, asking.tools = asked, tools
         live = asking.live
-        record = turn_of(await scope.step(name, "agent.turn", {"turn": self._number, "purpose": name}))
-        self._follow(record)
+        try:
+            record = turn_of(await scope.step(name, "agent.turn", {"turn": self._number, "purpose": name}))
+        except StepFailed as error:
+            attempts = attempts_of(error.result)
+            self._spending.add_attempts(attempts)
+            self._saving.attempts(self._number, attempts)
+            raise
+        self._follow(record, is_live=asking.live > live)
         if name == "model":
             self._turns.append(self._number)
             asking.conversation.add(*record.asked, record.message)
@@ -116,8 +122,10 @@ class Loop:
         self._saving.turn(self._number, record, repair=self._repaired, is_live=asking.live > live)
         return record
 
-    def _follow(self, record: TurnRecord) -> None:
-        """Who answered last answers on, at a replay too."""
+    def _follow(self, record: TurnRecord, *, is_live: bool) -> None:
+        """Who answered last answers on, and the time that turns took is over, at a replay too."""
+        if not is_live and self._asking.deadline is not None:
+            self._asking.deadline -= record.ms / 1000
         for place, choice in enumerate(self._asking.choices):
             if choice.backend == record.backend and place > self._asking.place:
                 self._asking.place = place

@@ -14,7 +14,7 @@ from perdure.llm.protocol import DeltaKind, Message, ModelError, Tool
 
 if TYPE_CHECKING:
     from perdure.agents.backend import AgentRequest
-    from perdure.agents.loop.history import TurnRecord
+    from perdure.agents.loop.history import Attempt, TurnRecord
     from perdure.kernel.context import OperationContext
 
 
@@ -33,6 +33,9 @@ class Unsaved:
 
     def turn(self, number: int, record: TurnRecord, *, repair: bool, is_live: bool) -> None:
         """A turn that the log has."""
+
+    def attempts(self, turn: int, attempts: tuple[Attempt, ...]) -> None:
+        """The calls of a provider for one turn."""
 
     def deliver(self, turn: int, attempt: int, kind: DeltaKind, text: str) -> None:
         """Text as it comes."""
@@ -76,14 +79,18 @@ class Saving(Unsaved):
     def turn(self, number: int, record: TurnRecord, *, repair: bool, is_live: bool) -> None:
         """What was asked, each attempt, the answer. Of a live one the text that was shown is complete."""
         self.messages(number, record.asked, repair=repair)
-        for each in record.attempts:
-            error = None
-            if each.error is not None and each.error_code is not None:
-                error = ModelError(each.error_code, each.error, usage=each.usage)  # type: ignore[arg-type]
-            self._writer.append(attempt_event(number, each.attempt, each.usage, error))
+        self.attempts(number, record.attempts)
         if is_live:
             self._writer.deliver(number, len(record.attempts), 0, "text", "", state="complete")
         self.messages(number, (record.message,), repair=repair)
+
+    def attempts(self, turn: int, attempts: tuple[Attempt, ...]) -> None:
+        """The calls of a provider for one turn."""
+        for each in attempts:
+            error = None
+            if each.error is not None and each.error_code is not None:
+                error = ModelError(each.error_code, each.error, usage=each.usage)  # type: ignore[arg-type]
+            self._writer.append(attempt_event(turn, each.attempt, each.usage, error))
 
     def deliver(self, turn: int, attempt: int, kind: DeltaKind, text: str) -> None:
         """Text as it comes, for display."""

@@ -9,7 +9,7 @@ from perdure.llm.prices import cost_usd
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from perdure.agents.loop.history import TurnRecord
+    from perdure.agents.loop.history import Attempt, TurnRecord
     from perdure.kernel.context import OperationContext
     from perdure.llm.prices import Price
 
@@ -29,7 +29,11 @@ class Spending:
         """A turn, from the log or just asked; of failed attempts what they reported."""
         self.usage["turns"] = self.usage.get("turns", 0) + 1
         self.usage["tool_calls"] = self.usage.get("tool_calls", 0) + len(record.message.tool_calls)
-        for each in record.attempts:
+        self.add_attempts(record.attempts)
+
+    def add_attempts(self, attempts: tuple[Attempt, ...]) -> None:
+        """What each call of a provider reported."""
+        for each in attempts:
             if each.usage is None:
                 continue
             counted = {name: getattr(each.usage, name) for name in _COUNTERS}
