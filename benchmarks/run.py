@@ -148,7 +148,7 @@ def whole_process(folder: Path, times: int, quick: bool) -> dict[str, Metric]:
         state = folder / f"recovery-{number}"
         workload.make_interrupted_run(state, 1_000, 500)
         floors.append(_timed([sys.executable, "-c", "pass"], work, environ))
-        command = [sys.executable, str(HERE / "workload.py"), "recover", str(state), "1000"]
+        command = [sys.executable, str(HERE / "recover.py"), str(state)]
         values.append(_timed(command, work, environ))
     metrics["process_recovery"] = {
         "value": round(statistics.median(values) * 1000, 1),

@@ -1,8 +1,4 @@
-"""What is measured: definitions of no-op steps on the engine as the service wires it, with its views.
-
-`bench.noop` is an operation without effects (its start and its end share a commit), `bench.effect` one with them (its start is durable
-before it begins).
-"""
+"""What is measured: no-op steps on the engine as the service wires it, with its views."""
 
 from __future__ import annotations
 
@@ -17,57 +13,11 @@ import time
 from pathlib import Path
 from typing import Any
 
-from perdure.kernel import definition as definitions
+from noops import Bench
+
 from perdure.kernel.engine import Engine
-from perdure.kernel.operation import operation
-from perdure.kernel.outcome import Outcome
 from perdure.service.running import new_engine
 from perdure.service.state import State, open_state
-
-
-@operation("bench.noop", effects=False)
-def noop(_op: Any, input: Any) -> Any:
-    return {"i": input}
-
-
-@operation("bench.effect")
-def effect(_op: Any, input: Any) -> Any:
-    return {"i": input}
-
-
-class Bench:
-    """A definition of so many steps, one after the other or in branches."""
-
-    kind = "bench"
-    name = "bench"
-
-    def __init__(self, count: int, operation: str, at_once: int = 1, kill_at: int = 0) -> None:
-        self.count, self.operation, self.at_once, self.kill_at = count, operation, at_once, kill_at
-
-    def body(self) -> dict[str, Any]:
-        return {"count": self.count, "operation": self.operation, "at_once": self.at_once}
-
-    def start_properties(self, run_id: str) -> dict[str, Any]:
-        return {}
-
-    async def interpret(self, run: Any) -> Outcome:
-        if self.at_once > 1:
-            await run.gather([self._branch(run, i) for i in range(self.count)], self.at_once)
-            return Outcome("succeeded")
-        for i in range(self.count):
-            if self.kill_at and i == self.kill_at:
-                os.kill(os.getpid(), signal.SIGKILL)
-            await run.step("step", self.operation, i)
-        return Outcome("succeeded")
-
-    def _branch(self, run: Any, number: int) -> Any:
-        async def branch() -> None:
-            await run.scope("branch").step("step", self.operation, number)
-
-        return branch
-
-
-definitions.register("bench", lambda body: Bench(**body))
 
 
 def _opened(folder: Path, durability: str) -> State:
@@ -179,10 +129,6 @@ def main() -> None:
     engine = new_engine(state, park=True)
     if what == "killed":
         asyncio.run(engine.run(Bench(steps, "bench.noop", kill_at=int(sys.argv[4]))))
-    elif what == "recover":
-        [row] = state.store.list_runs(open_only=True)
-        result = asyncio.run(engine.execute(row.run_id))
-        assert result.status == "succeeded"
     else:
         asyncio.run(engine.run(Bench(steps, "bench.noop")))
         print(round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, 1))

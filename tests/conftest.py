@@ -86,7 +86,7 @@ def perdure(state_home: Path, tmp_path: Path) -> Perdure:
         limit_s: float = PROGRAM_LIMIT_S,
     ) -> Ran:
         done = subprocess.run(
-            [sys.executable, "-m", "perdure.cli.main", *map(str, arguments)],
+            [sys.executable, "-m", "perdure.cli.entry", *map(str, arguments)],
             cwd=cwd or tmp_path,
             env={**os.environ, **(env or {})},
             input=stdin,

@@ -21,7 +21,7 @@ class Terminal:
         self._master, slave = os.openpty()
         self.text = ""
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "perdure.cli.main", *arguments],
+            [sys.executable, "-m", "perdure.cli.entry", *arguments],
             cwd=cwd,
             stdin=slave,
             stdout=slave,

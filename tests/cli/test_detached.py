@@ -106,7 +106,7 @@ def test_logs_follow_a_run_to_its_end(perdure: Perdure, slow: Path, tmp_path: Pa
     perdure("run", "-d", slow).succeeded()
     until((tmp_path / "gate").exists)
     reader = subprocess.Popen(
-        [sys.executable, "-m", "perdure.cli.main", "logs", "-f", "hello"], stdout=subprocess.PIPE, text=True
+        [sys.executable, "-m", "perdure.cli.entry", "logs", "-f", "hello"], stdout=subprocess.PIPE, text=True
     )
     assert reader.stdout is not None
     first = reader.stdout.readline()

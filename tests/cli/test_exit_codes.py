@@ -96,7 +96,7 @@ def test_a_reader_that_closes_early_ends_the_command_quietly(perdure: Perdure, t
     read, write = os.pipe()
     os.close(read)
     done = subprocess.run(
-        [sys.executable, "-m", "perdure.cli.main", "logs", "ok"], stdout=write, stderr=subprocess.PIPE, check=False
+        [sys.executable, "-m", "perdure.cli.entry", "logs", "ok"], stdout=write, stderr=subprocess.PIPE, check=False
     )
     os.close(write)
 
@@ -109,7 +109,7 @@ def test_a_closed_standard_stream_does_no_harm(perdure: Perdure, tmp_path: Path,
     import subprocess
     import sys
 
-    command = f'exec "{sys.executable}" -m perdure.cli.main run gated.fabro {closed}{"<" if closed == 0 else ">"}&-'
+    command = f'exec "{sys.executable}" -m perdure.cli.entry run gated.fabro {closed}{"<" if closed == 0 else ">"}&-'
     assert subprocess.run(["sh", "-c", command], cwd=tmp_path, capture_output=True, check=False).returncode == 4
 
     perdure("answer", "gated", "Y").succeeded()

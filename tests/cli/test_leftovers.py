@@ -37,7 +37,7 @@ def test_a_process_of_a_dead_owner_is_ended_before_its_work_is_begun_again(
     (tmp_path / "work.sh").write_text(WORK)
     os.mkfifo(tmp_path / "ready")
     owner = subprocess.Popen(
-        [sys.executable, "-m", "perdure.cli.main", "run", "workflow.toml"],
+        [sys.executable, "-m", "perdure.cli.entry", "run", "workflow.toml"],
         cwd=tmp_path,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,

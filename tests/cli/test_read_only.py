@@ -42,7 +42,7 @@ def test_every_look_works_on_a_disk_that_can_only_be_read(state: Path, tmp_path:
     except FileNotFoundError:
         pytest.skip("there is no unshare here")
     for look in LOOKS:
-        command = [*probe[:-1], sys.executable, "-m", "perdure.cli.main", *look]
+        command = [*probe[:-1], sys.executable, "-m", "perdure.cli.entry", *look]
         done = subprocess.run(command, cwd=tmp_path, env=os.environ, capture_output=True, text=True, check=False)
         assert (look, done.returncode, done.stderr if "Traceback" in done.stderr else "") == (look, 0, "")
 

@@ -53,7 +53,7 @@ class Whole(NamedTuple):
 
 def call(root: Path, *arguments: str, code: int = 0) -> str:
     done = subprocess.run(
-        [sys.executable, "-m", "perdure.cli.main", *arguments],
+        [sys.executable, "-m", "perdure.cli.entry", *arguments],
         cwd=root / "repository",
         env={**os.environ, "PERDURE_STATE_HOME": str(root / "state")},
         capture_output=True,

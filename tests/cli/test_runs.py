@@ -160,7 +160,7 @@ def test_of_ten_that_resume_at_once_exactly_one_executes(
     process.kill()
     process.wait()
 
-    command = [sys.executable, "-m", "perdure.cli.main", "resume", "hello"]
+    command = [sys.executable, "-m", "perdure.cli.entry", "resume", "hello"]
     pipe = subprocess.PIPE
     resuming = [
         subprocess.Popen(command, cwd=tmp_path, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe, text=True)

@@ -106,7 +106,7 @@ def test_a_line_that_is_no_event_fails_after_all_else_was_shown(perdure: Perdure
 def test_following_shows_what_comes_until_the_work_ends(perdure: Perdure, save: Save, state_home: Path) -> None:
     path = save(message_event(1, Message("user", "Mend it")))
     follower = subprocess.Popen(
-        [sys.executable, "-m", "perdure.cli.main", "session", "show", "01abc", "--follow"],
+        [sys.executable, "-m", "perdure.cli.entry", "session", "show", "01abc", "--follow"],
         stdout=subprocess.PIPE,
         stdin=subprocess.DEVNULL,
         encoding="utf-8",

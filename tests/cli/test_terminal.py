@@ -185,7 +185,7 @@ def test_progress_is_a_line_a_step_where_no_terminal_is(perdure: Perdure, tmp_pa
 def test_signs_that_an_output_cannot_show_do_no_harm(tmp_path: Path) -> None:
     (tmp_path / "hello.fabro").write_text(HELLO % '"true"')
     done = subprocess.run(
-        [sys.executable, "-m", "perdure.cli.main", "run", "hello.fabro", "--goal", "größer"],
+        [sys.executable, "-m", "perdure.cli.entry", "run", "hello.fabro", "--goal", "größer"],
         cwd=tmp_path,
         env={**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"},
         capture_output=True,

@@ -49,7 +49,7 @@ def heed_interrupts() -> None:
 def started(perdure: Perdure, workflow: Path, *flags: str) -> subprocess.Popen[bytes]:
     """A run in a process of its own, in a session of its own."""
     return subprocess.Popen(
-        [sys.executable, "-m", "perdure.cli.main", "run", str(workflow), *flags],
+        [sys.executable, "-m", "perdure.cli.entry", "run", str(workflow), *flags],
         cwd=workflow.parent,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,

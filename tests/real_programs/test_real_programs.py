@@ -192,7 +192,7 @@ def test_a_run_that_was_killed_goes_on_inside_the_agents_conversation(
         if place_of_work == "worktree":
             _commit(place.work)
         owner = subprocess.Popen(
-            [sys.executable, "-m", "perdure.cli.main", "run", "w.toml"],
+            [sys.executable, "-m", "perdure.cli.entry", "run", "w.toml"],
             cwd=place.work,
             env=os.environ | place.env,
             stdin=subprocess.DEVNULL,

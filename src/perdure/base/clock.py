@@ -25,17 +25,19 @@ class SystemClock:
 
 
 _seconds: dict[int, str] = {}
+_MILLIS = [f"{ms:03d}Z" for ms in range(1000)]
 
 
 def rfc3339(ms: int) -> str:
     """Epoch milliseconds as RFC 3339 in UTC with milliseconds: `2026-03-07T09:30:00.125Z`."""
     second = ms // 1000
-    text = _seconds.get(second)
-    if text is None:
+    try:
+        text = _seconds[second]
+    except KeyError:
         if len(_seconds) > 1000:
             _seconds.clear()
-        text = _seconds[second] = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second))
-    return f"{text}.{ms - second * 1000:03d}Z"
+        text = _seconds[second] = time.strftime("%Y-%m-%dT%H:%M:%S.", time.gmtime(second))
+    return text + _MILLIS[ms - second * 1000]
 
 
 def parse_rfc3339(text: str) -> int:

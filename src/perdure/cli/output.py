@@ -40,9 +40,11 @@ def print_json(value: Any) -> None:
 
     if isinstance(value, list) and len(value) > _MANY:
         # Thousands of rows: one a line is as readable, and costs half.
-        lines = msgspec.json.Encoder().encode_lines(value).rstrip(b"\n").replace(b"\n", b",\n")
         sys.stdout.flush()
-        sys.stdout.buffer.write(b"[\n%b\n]\n" % lines)
+        out = sys.stdout.buffer
+        out.write(b"[\n")
+        out.write(b",\n".join(map(msgspec.json.Encoder().encode, value)))
+        out.write(b"\n]\n")
         return
     sys.stdout.write(msgspec.json.format(msgspec.json.encode(value), indent=2).decode() + "\n")
 

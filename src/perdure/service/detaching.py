@@ -49,7 +49,7 @@ def detach(state: State, row: RunRow, arguments: Sequence[str] = ()) -> int:
             [
                 sys.executable,
                 "-m",
-                "perdure.cli.main",
+                "perdure.cli.entry",
                 "--state-dir",
                 state.home.root,
                 "execute-detached",

@@ -49,7 +49,7 @@ class _Record(msgspec.Struct, gc=False):
     working_directory: str | None = None
 
 
-_records = msgspec.json.Decoder(_Record)
+_decode = msgspec.json.Decoder(_Record).decode
 _NOTHING = _Record()
 
 
@@ -106,10 +106,10 @@ def listed(row: RunRow) -> Listed:
     """One run as lists show it."""
     is_readable = True
     try:
-        record = _records.decode(row.record)
+        record = _decode(row.record)
     except (msgspec.DecodeError, UnicodeDecodeError):
         record, is_readable = _NOTHING, False
-    status = row.status
+    status, started_at, settled_at = row.status, row.started_at, row.settled_at
     if status not in SETTLED:
         from perdure.kernel.ownership import true_status
 
@@ -121,8 +121,8 @@ def listed(row: RunRow) -> Listed:
         status,
         record.reason,
         rfc3339(row.created_at),
-        rfc3339(row.started_at) if row.started_at is not None else None,
-        rfc3339(row.settled_at) if row.settled_at is not None else None,
+        None if started_at is None else rfc3339(started_at),
+        None if settled_at is None else rfc3339(settled_at),
         record.duration_ms,
         record.goal,
         record.labels,

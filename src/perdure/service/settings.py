@@ -23,6 +23,7 @@ KEYS = {
     "directory": "directory",
     "model": "llm.model",
     "provider": "llm.provider",
+    "fallbacks": "llm.fallbacks",
     "backend": "backend.name",
     "command": "backend.command",
     "script": "backend.script",

@@ -36,6 +36,7 @@ def test_both_commands_are_told_when_the_weights_are_missing(monkeypatch: pytest
 def test_a_package_without_its_file_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     distribution = metadata.distribution("pytest")
     monkeypatch.setattr(metadata, "distribution", lambda _name: distribution)
+    monkeypatch.setattr(type(distribution), "locate_file", lambda _self, path: tmp_path / path)
 
     with pytest.raises(LocalModelMissing, match="has no file"):
         find_weights()
