@@ -73,7 +73,7 @@ def _new_agents() -> None:
     agents = Agents()
 
 
-@operation("test.agent")
+@operation("test.agent_at_work")
 async def agent(op: OperationContext, input: dict[str, Any]) -> JSON:
     async with op.slot(input.get("backend", "codex"), tags=input.get("tags", ()), remaining=input.get("remaining", 0)):
         await agents.work(input["name"])
@@ -83,7 +83,7 @@ async def agent(op: OperationContext, input: dict[str, Any]) -> JSON:
 @operation("test.nested")
 async def nested(op: OperationContext, input: dict[str, Any]) -> JSON:
     async with op.slot("codex", tags=["screen"]):
-        return await op.step("inner", "test.agent", input)
+        return await op.step("inner", "test.agent_at_work", input)
 
 
 def branches(*inputs: dict[str, Any]) -> Callable[[RunContext], Any]:
@@ -91,7 +91,7 @@ def branches(*inputs: dict[str, Any]) -> Callable[[RunContext], Any]:
 
     async def program(run: RunContext) -> Outcome:
         async def branch(given: dict[str, Any]) -> JSON:
-            return await run.scope(given["name"]).step("agent", "test.agent", given)
+            return await run.scope(given["name"]).step("agent", "test.agent_at_work", given)
 
         return Outcome("succeeded", output=await run.gather([partial(branch, each) for each in inputs]))
 
@@ -260,7 +260,7 @@ def test_a_slot_is_let_go_when_its_agent_fails(bench: Bench) -> None:
 def test_a_tag_that_is_none_fails_the_step(bench: Bench) -> None:
     async def program(run: RunContext) -> Outcome:
         with pytest.raises(StepFailed, match="no mutex tag"):
-            await run.step("a", "test.agent", {"name": "a", "tags": ["not a tag"]})
+            await run.step("a", "test.agent_at_work", {"name": "a", "tags": ["not a tag"]})
         return Outcome("succeeded")
 
     assert bench.run(program).status == "succeeded"
@@ -332,7 +332,7 @@ def test_a_run_does_not_park_while_a_branch_waits_for_a_slot(bench: Bench) -> No
             return list((await run.scope("q").ask("gate", GO)).selected)
 
         async def work() -> JSON:
-            return await run.scope("w").step("agent", "test.agent", {"name": "b"})
+            return await run.scope("w").step("agent", "test.agent_at_work", {"name": "b"})
 
         return Outcome("succeeded", output=await run.gather([ask, work]))
 
