@@ -51,11 +51,17 @@ class Progress:
 
 
 def new_client(endpoint: Endpoint) -> httpx2.AsyncClient:
-    """A client that goes nowhere else than where it is sent."""
+    """A client that goes nowhere else than where it is sent.
+
+    Servers without TLS are near, and a connection to them costs nothing. Small ones close an idle connection just as the next
+    request comes, which would be an error; so each request has a connection of its own there.
+    """
     import httpx2
 
+    kept = 0 if endpoint.base_url.startswith("http://") else None
     return httpx2.AsyncClient(
         follow_redirects=False,
+        limits=httpx2.Limits(max_keepalive_connections=kept),
         timeout=httpx2.Timeout(endpoint.idle_s, connect=min(CONNECT_S, endpoint.idle_s)),
     )
 
