@@ -1,10 +1,11 @@
 """Workflows that the tests of the command line run, and how they wait for what other processes do."""
 
+import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from conftest import Perdure  # type: ignore[import-not-found]
@@ -46,11 +47,14 @@ def heed_interrupts() -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
-def started(perdure: Perdure, workflow: Path, *flags: str) -> subprocess.Popen[bytes]:
-    """A run in a process of its own, in a session of its own."""
+def started(
+    perdure: Perdure, workflow: Path, *flags: str, env: Mapping[str, str] | None = None
+) -> subprocess.Popen[bytes]:
+    """A run in a process of its own, in a session of its own; `env` is added to this one's."""
     return subprocess.Popen(
         [sys.executable, "-m", "perdure.cli.entry", "run", str(workflow), *flags],
         cwd=workflow.parent,
+        env={**os.environ, **(env or {})},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,

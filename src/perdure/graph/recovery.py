@@ -31,14 +31,13 @@ async def end_started(op: OperationContext) -> None:
 async def clean_up(op: OperationContext, runtime: Runtime, place: Place) -> None:
     """End the processes of the interrupted attempt, then put its worktree back to the last checkpoint.
 
-    An agent that goes on inside its conversation remembers what it did to the files, so it finds them as they were."""
+    An agent that goes on inside its conversation remembers what it did to the files, so it finds them as they were. A model's turns
+    are in the log, so it goes on for certain; a program may have lost its session, so its files are kept aside as well."""
     await end_started(op)
-    if not runtime.git:
+    if not runtime.git or not place.worktree or op.has_record("turn-1/model"):
         return
     from perdure.git.salvage import reset, salvage
 
-    if not place.worktree:
-        return
     label = f"{file_name(op.step_id)}-{op.attempt}-{len(op.recorded('command.started'))}"
     kept = salvage(place.worktree, runtime.run_id, label)
     if kept is not None:

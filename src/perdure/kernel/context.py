@@ -125,6 +125,10 @@ class RunContext(Protocol):
     def state_root(self) -> str:
         """The folder of the state home that the run belongs to, "" when it has none."""
 
+    @property
+    def keeps_conversations(self) -> bool:
+        """Whether this machine's limits let conversations of agents be saved beside the log."""
+
     def has_record(self, name: str) -> bool:
         """Whether an earlier owner began the next step of that name here."""
 

@@ -299,6 +299,11 @@ class Scope:
         """The folder of the state home that the run belongs to, "" when it has none."""
         return self._run.engine.state_root
 
+    @property
+    def keeps_conversations(self) -> bool:
+        """Whether this machine's limits let conversations of agents be saved beside the log."""
+        return self._run.engine.limits.agent_sessions.enabled
+
     def has_record(self, name: str) -> bool:
         """Whether an earlier owner began the next step of that name here."""
         visit = self._visits.get(name, 0) + 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
@@ -85,7 +86,7 @@ def run_now(
 
     `on_signal` hears of each request to stop (`run_until_stopped`)."""
     engine = new_engine(state, park=True, watch=watch)
-    return run_until_stopped(
+    result = run_until_stopped(
         engine.run(
             prepared.definition,
             properties=prepared.properties,
@@ -94,6 +95,8 @@ def run_now(
         ),
         on_signal,
     )
+    _keep_within_bounds(state, engine.limits)
+    return result
 
 
 def execute(
@@ -119,7 +122,7 @@ def execute(
         if change.edits != "ignore" and row.parent is None:
             edited = edited_definition(row, recorded, accept=change.edits == "accept")
         changed = with_change(row, recorded, edited, change)
-    return run_until_stopped(
+    result = run_until_stopped(
         engine.execute(
             row.run_id,
             interviewers=[GateFiles(), *interviewers],
@@ -128,6 +131,19 @@ def execute(
         ),
         on_signal,
     )
+    _keep_within_bounds(state, engine.limits)
+    return result
+
+
+def _keep_within_bounds(state: State, limits: Limits) -> None:
+    """Let the oldest conversations of agents go when all of them take too much room."""
+    if not os.path.isdir(state.home.agent_sessions):
+        return
+    from perdure.service.sessions import collect_after_run
+
+    warning = collect_after_run(state, limits.agent_sessions)
+    if warning is not None:
+        sys.stderr.write(f"warn: {warning}\n")
 
 
 def relocated(state: State, row: RunRow) -> RunRow:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from perdure.agents.sessions.collection import Collected, SessionLimits, collect
+from perdure.agents.sessions.collection import Collected, collect
 from perdure.agents.sessions.events import Answer, Delivery, End, Event
 from perdure.agents.sessions.files import check_session_id, list_files, session_path
 from perdure.agents.sessions.following import Following
@@ -24,10 +24,11 @@ from perdure.service.find import find_run
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from perdure.kernel.capacity.limits import AgentSessions
     from perdure.service.state import State
     from perdure.store.records import RunRow
 
-__all__ = ["Block", "Listed", "Problem", "SessionLimits", "Summary", "Transcript", "list_sessions", "summary"]
+__all__ = ["Block", "Listed", "Problem", "Summary", "Transcript", "list_sessions", "summary"]
 FOLLOW_POLL_S = 0.2
 _SHOWN = 8
 _LIST = "`perdure session list` lists those that are here."
@@ -223,8 +224,17 @@ def sessions_in_use(state: State) -> set[str]:
     return {each.session_id for each in found if each.problem is not None or each.run_id in unsettled}
 
 
-def collect_sessions(state: State, limits: SessionLimits, *, dry_run: bool = False) -> Collected:
+def collect_sessions(state: State, limits: AgentSessions, *, dry_run: bool = False) -> Collected:
     """Keep the sessions within their bounds: those written longest ago go, never one of a run that may go on."""
     total = sum(each.size for each in list_files(state.home))
     in_use = sessions_in_use(state) if total > limits.max_bytes else set()
     return collect(state.home, limits, in_use, dry_run=dry_run)
+
+
+def collect_after_run(state: State, limits: AgentSessions) -> str | None:
+    """The same when a run has ended here, which it has whatever comes of this: what went wrong, if anything did."""
+    try:
+        kept = collect_sessions(state, limits).kept
+    except PerdureError as error:
+        return f"Sessions were not collected: {error}"
+    return " ".join(kept) or None

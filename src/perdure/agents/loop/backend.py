@@ -174,7 +174,7 @@ class ModelBackend:
     def _saving(
         self, op: OperationContext, request: AgentRequest, tools: tuple[Tool, ...], *, enabled: bool
     ) -> Unsaved:
-        if not (enabled and op.state_root):
+        if not (enabled and op.keeps_conversations and op.state_root):
             return Unsaved()
         op.emit("agent.session.opened", {"session_id": session_id_of(op), "way": "new", "backend": self._name})
         return Saving(op, request, self._name, tools)

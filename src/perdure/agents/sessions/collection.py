@@ -14,14 +14,7 @@ from perdure.base import failpoint
 from perdure.base.errors import EnvironmentFault
 from perdure.disk.home import StateHome
 from perdure.disk.lock import Locked
-
-
-class SessionLimits(msgspec.Struct, frozen=True):
-    """Whether sessions are saved, and how many bytes they may take: above `max_bytes`, they are collected down to `target_bytes`."""
-
-    enabled: bool = True
-    max_bytes: int = 1024 * 1024 * 1024
-    target_bytes: int = 768 * 1024 * 1024
+from perdure.kernel.capacity.limits import AgentSessions
 
 
 class Collected(msgspec.Struct, frozen=True):
@@ -39,7 +32,7 @@ def oldest_first(files: Iterable[SessionFile], in_use: AbstractSet[str]) -> list
     return sorted(found, key=lambda each: (each.written_ns, each.session_id))
 
 
-def collect(home: StateHome, limits: SessionLimits, in_use: AbstractSet[str], *, dry_run: bool = False) -> Collected:
+def collect(home: StateHome, limits: AgentSessions, in_use: AbstractSet[str], *, dry_run: bool = False) -> Collected:
     """Remove the sessions written longest ago until the bounds hold; never one in use, nor one that a process appends to.
 
     A dry run removes nothing and does not look at locks. Raises `UnsafePath` or `EnvironmentFault`.

@@ -34,6 +34,7 @@ def prune(
     from perdure.base.errors import Refused
     from perdure.base.ids import now_ms
     from perdure.service import removal, sessions
+    from perdure.service.capacity import machine_limits
     from perdure.service.state import open_state, open_state_to_read
 
     unit = _UNITS.get(older_than[-1:])
@@ -47,7 +48,7 @@ def prune(
         found = removal.prunable(state, wanted)
         if yes:
             found, kept = removal.prune(state, found)
-        collected = sessions.collect_sessions(state, sessions.SessionLimits(), dry_run=not yes)
+        collected = sessions.collect_sessions(state, machine_limits(state.home).agent_sessions, dry_run=not yes)
     finally:
         state.close()
     for reason in [*kept, *collected.kept]:

@@ -8,18 +8,19 @@ from pathlib import Path
 
 import pytest
 
-from perdure.agents.sessions.collection import SessionLimits, collect
+from perdure.agents.sessions.collection import collect
 from perdure.agents.sessions.events import Attempt, Delivery, End, message_event
 from perdure.agents.sessions.listing import list_sessions
 from perdure.agents.sessions.reference import Reference, parse_reference
 from perdure.disk.atomic import UnsafePath
 from perdure.disk.home import StateHome
 from perdure.disk.lock import PidLock
+from perdure.kernel.capacity.limits import AgentSessions
 from perdure.llm.protocol import Message, Tool
 
 from .files import header, lines, write
 
-LIMITS = SessionLimits(max_bytes=1000, target_bytes=500)
+LIMITS = AgentSessions(max_bytes=1000, target_bytes=500)
 
 
 def test_a_list_shows_when_something_was_last_said_not_when_the_file_was_touched(home: StateHome) -> None:
