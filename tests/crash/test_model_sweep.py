@@ -19,7 +19,7 @@ SWEEPING = Path(__file__).parent / "model_sweeping.py"
 PLAN = [
     Call("read", {"path": "notes.txt"}),
     Call("write", {"path": "made.txt", "content": "made\n"}),
-    Call("edit", {"path": "notes.txt", "old": "old", "new": "new"}),
+    Call("edit", {"path": "notes.txt", "old_string": "old", "new_string": "new"}),
     Call("shell", {"command": "echo once > shell.txt"}),
 ]
 

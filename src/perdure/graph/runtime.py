@@ -51,7 +51,7 @@ class Runtime:
         self.subfolder = str(started.get("subfolder") or ".")
         work_dir = self.inside(self.worktree) if self.git else definition.options.working_directory
         state = State(self.graph, run_id, work_dir, definition.options.goal, dict(definition.options.inputs))
-        self.main = Place("", state, work_dir, self.worktree)
+        self.main = Place("", state, work_dir, self.worktree if self.git else "")
         self.places: dict[str, Place] = {"": self.main}
         self.conversations: dict[str, list[Any]] = {}
         self.hooks = Hooks(self)
