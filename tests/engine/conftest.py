@@ -104,3 +104,13 @@ def graphs(tmp_path: Path) -> Iterator[Graphs]:
     made = Graphs(tmp_path)
     yield made
     made.store.close()
+
+
+@pytest.fixture
+def agent(graphs: Graphs, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """One agent node of a graph, see `models.py`."""
+    from .models import Agent
+
+    made = Agent(graphs, monkeypatch)
+    yield made
+    made.close()

@@ -3,78 +3,18 @@
 import json
 import subprocess
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from perdure.testing.providers import Call, FakeProvider, Reply
-from perdure.testing.providers.script import Script
+from perdure.testing.providers import Call, Reply
 
-from .conftest import Graphs
+from .models import Agent, looks
 
-WORK = "work [prompt=work%s] start -> work -> exit"
 BACKENDS = ("openai", "anthropic", "openai-compatible")
 VERDICT = json.dumps({"type": "object", "properties": {"verdict": {"enum": ["GREEN", "RED"]}}, "required": ["verdict"]})
-
-
-class Agent:
-    """One agent node of a graph, with a provider that answers it by a script."""
-
-    def __init__(self, graphs: Graphs, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.graphs = graphs
-        self.provider: FakeProvider | None = None
-        self._monkeypatch = monkeypatch
-
-    def run(self, script: Script, attributes: str = "", *, backend: str = "openai-compatible", **options: Any) -> str:
-        """The status of a run with one node."""
-        return self.run_graph(script, WORK % attributes, backend=backend, **options)
-
-    def run_graph(self, script: Script, body: str, *, backend: str = "openai-compatible", **options: Any) -> str:
-        self.close()
-        self.provider = FakeProvider(script).start()
-        for name, value in self.provider.environ.items():
-            self._monkeypatch.setenv(name, value)
-        given = {"backend": backend, "model": "fake-model", "agents": {"permissions": "full"}} | options
-        return self.graphs.run(body, **given).status
-
-    @property
-    def bodies(self) -> list[dict[str, Any]]:
-        """What the model was asked."""
-        assert self.provider is not None
-        return [request.body for request in self.provider.requests]
-
-    def said(self, number: int = -1) -> list[dict[str, Any]]:
-        """The messages of one request."""
-        found: list[dict[str, Any]] = self.bodies[number]["messages"]
-        return found
-
-    def failure(self) -> dict[str, Any]:
-        """Why the node failed."""
-        failed = [event for event in self.graphs.events("step.failed") if event.step == "work"]
-        found: dict[str, Any] = failed[-1].properties["failure"]  # type: ignore[assignment]
-        return found
-
-    def usage(self) -> dict[str, Any]:
-        [ended] = [event for event in self.graphs.events("step.completed") if event.step == "work"]
-        found: dict[str, Any] = ended.properties["result"]["usage"]  # type: ignore[index,call-overload,assignment]
-        return found
-
-    def close(self) -> None:
-        if self.provider is not None:
-            self.provider.close()
-
-
-@pytest.fixture
-def agent(graphs: Graphs, monkeypatch: pytest.MonkeyPatch) -> Iterator[Agent]:
-    made = Agent(graphs, monkeypatch)
-    yield made
-    made.close()
-
-
-def looks(*paths: str) -> Reply:
-    return Reply(text="Looking.", tool_calls=[Call("read", {"path": path}) for path in paths])
 
 
 # Conversations
@@ -311,8 +251,7 @@ def test_a_thread_stays_full_in_a_resumed_run(agent: Agent) -> None:
     body = f"graph [default_fidelity=full] {TWO.replace('a -> b', 'a -> gate -> b')} gate [shape=hexagon]"
     assert agent.run_graph([Reply(text="First."), Reply(text="Second.")], body) == "waiting"
     agent.graphs.engine = agent.graphs.new_engine()
-    [question] = [each for each in agent.graphs.store.open_questions() if each.answer is None]
-    agent.graphs.answer(json.loads(question.question)["options"][0]["key"])
+    agent.graphs.answer("B")
     assert agent.graphs.resume().status == "succeeded"
 
     assert [each["role"] for each in agent.said()] == ["system", "user", "assistant", "user"]

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from perdure.agents.budget import Call
 from perdure.base.errors import PerdureError, Refused
 from perdure.base.jsonvalue import JSON
 from perdure.kernel.context import OperationContext
@@ -50,18 +51,23 @@ class AgentRequest(msgspec.Struct, frozen=True):
 
 class AgentSettings(msgspec.Struct, frozen=True):
     """What a run's settings say of models and tools. `fallbacks` are words `BACKEND:MODEL` by the backend that they follow, `*` for
-    any; `agents` and `mcp_servers` are the tables of those names."""
+    any; `agents` and `mcp_servers` are the tables of those names; `prices` are the person's own. With `needs_price` no model is asked
+    whose price is not known."""
 
     base_url: str = ""
     fallbacks: Mapping[str, Sequence[str]] = {}
     agents: Mapping[str, Any] = {}
     mcp_servers: Mapping[str, Any] = {}
+    prices: Mapping[str, Any] = {}
+    needs_price: bool = False
 
 
 class AgentContext(msgspec.Struct, frozen=True):
     """What a backend may use: the operation that it works for, a scratch path, a filter for secrets, whom to tell that a process
     began, and a way to keep a finished file in the log (the file may be gone then). `settings` are the run's; `conversations` are
-    those that other requests of this process had, by the `path` of their results."""
+    those that other requests of this process had, by the `path` of their results.
+
+    `check_budget` returns when an agent that has used so much may make one more call; `on_usage` hears what each call used."""
 
     op: OperationContext
     scratch: str
@@ -70,6 +76,8 @@ class AgentContext(msgspec.Struct, frozen=True):
     keep_text: Callable[[str], JSON]
     settings: AgentSettings = AgentSettings()
     conversations: dict[str, Any] = {}
+    check_budget: Callable[[Mapping[str, Any], Call], Awaitable[None]] | None = None
+    on_usage: Callable[[Mapping[str, Any]], None] = lambda _usage: None
 
 
 class ProgramReport(msgspec.Struct, frozen=True):

@@ -65,6 +65,8 @@ def workflow_options(function: F) -> F:
         ),
         click.option("--script", default="", metavar="FILE", help="The answers of the backend 'scripted'."),
         click.option("--sandbox", default="", metavar="NAME", help="Where commands run: local; others are refused."),
+        *reversed(_BUDGETS),
+        click.option("--allow-unknown-cost", is_flag=True, help="Ask models without a price in spite of --budget-usd."),
         click.option("--in-place", is_flag=True, help="Work in the folder itself, without a worktree."),
         click.option(
             "--keep-worktree",
@@ -81,9 +83,20 @@ def workflow_options(function: F) -> F:
     return function
 
 
+_BUDGETS = (
+    click.option(
+        "--budget-tokens", type=click.IntRange(min=0), help="Pause before a call when so many tokens are used."
+    ),
+    click.option(
+        "--budget-usd", type=click.FloatRange(min=0), help="Pause before a call when it cost so many US dollars."
+    ),
+)
+
+
 def change_options(function: F) -> F:
     """What can be otherwise from now on, of a run that is there already."""
     for decorator in (
+        *_BUDGETS,
         click.option("--cwd", "directory", default="", metavar="DIR", help="The folder to work in from now on."),
         click.option("--script", default="", metavar="FILE", help="The answers of the backend 'scripted'."),
         click.option(
@@ -144,8 +157,10 @@ def flags_of(values: dict[str, Any]) -> list[str]:
     words: list[str] = []
     for name, value in values.items():
         flag = _FLAGS.get(name, f"--{name.replace('_', '-')}")
-        if value:
-            words += [flag] if value is True else [flag, value]
+        if value is True:
+            words.append(flag)
+        elif value is not None and value is not False and value != "":
+            words += [flag, str(value)]
     return words
 
 
@@ -169,6 +184,7 @@ def request_of(values: dict[str, Any]) -> Any:
     goal = values["goal"]
     if values["goal_file"]:
         goal = _goal_in(values["goal_file"])
+    limits = {"usd": values["budget_usd"], "tokens": values["budget_tokens"]}
     return Request(
         workflow=values["workflow"],
         cwd=current_folder(),
@@ -185,6 +201,8 @@ def request_of(values: dict[str, Any]) -> Any:
         command=values["command"],
         script=values["script"],
         sandbox=values["sandbox"],
+        budget={name: each for name, each in limits.items() if each is not None},
+        allow_unknown_cost=values["allow_unknown_cost"],
         in_place=values["in_place"],
         keep_worktree=values["keep_worktree"],
         dialect=values["dialect"],

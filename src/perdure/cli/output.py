@@ -8,6 +8,8 @@ from typing import Any
 
 import click
 
+from perdure.agents.budget import tokens_of
+
 _KEPT = frozenset("\n\t")
 _MANY = 200
 
@@ -90,6 +92,20 @@ def duration(ms: float | None) -> str:
     minutes, seconds = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours} h {minutes:02d} m" if hours else f"{minutes} m {seconds:02d} s"
+
+
+def usage_text(usage: dict[str, Any]) -> str:
+    """What agents used, in words; what nobody reported is not there, and a price that nobody knows is said to be unknown."""
+    tokens = tokens_of(usage)
+    parts = [f"{tokens:,} tokens"] if tokens else []
+    names = (("turns", "turn"), ("tool_calls", "tool call"))
+    parts += [f"{usage[key]:,} {name}{'' if usage[key] == 1 else 's'}" for key, name in names if usage.get(key)]
+    return ", ".join([*parts, cost_text(usage)])
+
+
+def cost_text(usage: dict[str, Any]) -> str:
+    """What it cost in US dollars."""
+    return f"${usage['cost']:.4f}" if "cost" in usage else "cost unknown"
 
 
 def table(rows: list[list[str]], header: list[str]) -> None:

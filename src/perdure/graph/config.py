@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from perdure.agents.budget import Budget
 from perdure.base.errors import Refused
 from perdure.graph.hook_rules import parse_hook
 from perdure.graph.options import Hook
@@ -42,6 +43,7 @@ class Config(msgspec.Struct, frozen=True, omit_defaults=True):
     artifacts: list[str] = []
     hooks: list[Hook] = []
     durability: str = ""
+    budget: dict[str, float] = {}
     agents: dict[str, Any] = {}
     mcp_servers: dict[str, Any] = {}
     without_effect: list[str] = []
@@ -108,6 +110,7 @@ def parse_config(value: dict[str, Any], path: str) -> Config:
             artifacts=_texts("include", _table(value, "artifacts")),
             hooks=[parse_hook(each, number) for number, each in enumerate(value.get("hooks", []), 1)],
             durability=_text(_table(value, "store").get("durability")),
+            budget=_table(value, "budget"),
             agents=_table(value, "agents"),
             mcp_servers=_table(value, "mcp_servers"),
             without_effect=_without_effect(value, sandbox),
@@ -188,6 +191,17 @@ def _texts(key: str, table: dict[str, Any]) -> list[str]:
     if not isinstance(found, list) or not all(isinstance(each, str) for each in found):
         raise TypeError(f"{key} is {found!r}, not a list of texts")
     return list(found)
+
+
+def budget_from(limits: dict[str, Any]) -> Budget:
+    """The budget with these limits. Raises `BadConfig`: one that is no number, or of a name that nobody knows, would be no limit."""
+    for name, each in limits.items():
+        if name not in Budget.__struct_fields__:
+            raise BadConfig(f"There is no budget in {name!r}.", hint=f"Known: {', '.join(Budget.__struct_fields__)}.")
+        kinds = (int, float) if name == "usd" else (int,)
+        if isinstance(each, bool) or not isinstance(each, kinds) or each < 0:
+            raise BadConfig(f"The budget {name} is {each!r}; it is a number of 0 or more.")
+    return Budget(**limits)
 
 
 def _fallbacks(value: Any) -> dict[str, list[str]]:

@@ -9,6 +9,8 @@ import asyncio
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from perdure.graph import workspace
 from perdure.graph.runtime import Runtime
 from perdure.graph.walker import Walker
@@ -46,6 +48,9 @@ async def interpret(definition: GraphDefinition, run: RunContext) -> Outcome:
         from perdure.graph.retro import tell
 
         tell(run, runtime, outcome)
+    used = runtime.spent.total(run)
+    if used:
+        outcome = msgspec.structs.replace(outcome, properties=outcome.properties | {"usage": used})
     kept = await hooks.blocked(run, "sandbox_cleanup")
     outcome = await workspace.finish(run, runtime, outcome, kept_because=kept)
     workspace.tidy(run.run_dir)

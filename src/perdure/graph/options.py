@@ -4,6 +4,8 @@ from typing import Any, Literal
 
 import msgspec
 
+from perdure.agents.budget import NO_BUDGET, Budget
+
 GitMode = Literal["worktree", "in_place", "none"]
 
 
@@ -41,6 +43,9 @@ class Options(msgspec.Struct, frozen=True, omit_defaults=True):
     provider: str = ""
     base_url: str = ""
     fallbacks: dict[str, list[str]] = {}
+    budget: Budget = NO_BUDGET
+    prices: dict[str, Any] = {}
+    allow_unknown_cost: bool = False
     agents: dict[str, Any] = {}
     mcp_servers: dict[str, Any] = {}
     env: dict[str, str] = {}

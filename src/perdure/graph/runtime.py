@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from perdure.disk.atomic import private_folder
+from perdure.graph.budgets import Spent
 from perdure.graph.context import State
 from perdure.graph.hooks import Hooks
 
@@ -55,6 +56,7 @@ class Runtime:
         self.places: dict[str, Place] = {"": self.main}
         self.conversations: dict[str, list[Any]] = {}
         self.hooks = Hooks(self)
+        self.spent = Spent(definition.options)
         self.captures_since_ns = 0
         self.current: Node | None = None
         self.index = 0

@@ -4,9 +4,9 @@ Both get a context that stands at a place of the run's tree of steps. A step's i
 its name in that scope: `implement`, `implement@2`, `review/lint`, `implement@2/attempt-2/turn-3`. Visit 1 is not written.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, Literal, NoReturn, Protocol, TypeVar
 
 from perdure.base.jsonvalue import JSON
 from perdure.kernel.definition import Definition
@@ -134,6 +134,12 @@ class RunContext(Protocol):
 
     def recorded_result(self, step_id: str) -> JSON:
         """The result of a step anywhere in the run that an earlier owner finished; None when there is none."""
+
+    def recorded_results(self, operation: str) -> Iterator[tuple[str, JSON]]:
+        """Ids and results of the steps of that operation, anywhere in the run, that earlier owners ended, failed ones too."""
+
+    async def pause(self, reason: str) -> NoReturn:
+        """Let the run pause: what is under way ends, nothing new begins, and this never returns."""
 
     async def now_ms(self) -> int:
         """The time, recorded: the same at every replay."""

@@ -44,6 +44,8 @@ def settle(run: Run, outcome: Outcome) -> RunResult:
     }
     properties |= run.checked(outcome.properties, "properties")  # type: ignore[arg-type]
     record = _shown(run.row.record) | {"duration_ms": now - started, "reason": outcome.reason}
+    if "usage" in outcome.properties:
+        record["usage"] = properties["usage"]
     if outcome.failure is not None:
         record["failure"] = outcome.failure.message
     name = {"failed": "run.failed", "cancelled": "run.cancelled"}.get(outcome.status, "run.completed")

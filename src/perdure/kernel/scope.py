@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from perdure.base.errors import Refused
 from perdure.base.jsonvalue import JSON, decode, digest
@@ -14,7 +14,7 @@ from perdure.kernel.stepping import failure_of
 from perdure.kernel.waiting import replayed_answer
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable, Iterator, Sequence
     from contextlib import AbstractAsyncContextManager
 
     from perdure.kernel.context import OnInterrupt
@@ -316,6 +316,21 @@ class Scope:
             return None
         properties: dict[str, JSON] = decode(record.body)  # type: ignore[assignment]
         return self._run.resolve(properties, "result")
+
+    def recorded_results(self, operation: str) -> Iterator[tuple[str, JSON]]:
+        """Ids and results of the steps of that operation, anywhere in the run, that earlier owners ended, failed ones too."""
+        for step_id, record in self._run.history.steps.items():
+            if record.operation == operation and record.end is not None:
+                properties: dict[str, JSON] = decode(record.body)  # type: ignore[assignment]
+                yield step_id, self._run.resolve(properties, "result")
+
+    async def pause(self, reason: str) -> NoReturn:
+        """Let the run pause: what is under way ends, nothing new begins, and this never returns."""
+        if self._run.pausing is None:
+            self._run.pausing = reason
+        self._run.may_be_idle()
+        while True:
+            await waiting.for_ever(self._frame)
 
 
 class OperationScope(Scope):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from functools import cache
-from importlib.resources import files
 
 import msgspec
 
@@ -43,6 +42,8 @@ class BadPrices(Refused):
 @cache
 def built_in() -> PriceTable:
     """The table that comes with Perdure."""
+    from importlib.resources import files
+
     return msgspec.json.decode(files("perdure.llm").joinpath("prices.json").read_bytes(), type=PriceTable)
 
 

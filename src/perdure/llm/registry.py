@@ -61,17 +61,11 @@ def find_model(
         from perdure.llm.local import LocalModel
 
         return LocalModel(idle_s=idle_s)
-    url = _url(name, base_url, environ)
+    endpoint = _endpoint(name, base_url, environ, home, idle_s)
     if name == "openai-compatible":
         from perdure.llm.openai_chat import ChatModel
 
-        if not url:
-            raise Refused(
-                "The backend openai-compatible needs a base URL.",
-                hint="Set base_url under [backend], or PERDURE_BASE_URL, such as http://127.0.0.1:11434/v1.",
-            )
-        return ChatModel(Endpoint(name, url, find_key(name, environ, home), idle_s))
-    endpoint = Endpoint(name, url, need_key(name, environ, home), idle_s)
+        return ChatModel(endpoint)
     try:
         return _vendors_model(endpoint)
     except ModuleNotFoundError as error:
@@ -81,6 +75,29 @@ def find_model(
             f"The backend {name} needs the package {error.name}, which is not installed.",
             hint=f"`pip install 'perdure[{name}]'` installs it.",
         ) from error
+
+
+def check_model_backend(name: str, *, base_url: str = "", environ: Mapping[str, str], home: StateHome | None) -> None:
+    """What `find_model` would raise for want of a key, a place or the local model, without making anything."""
+    if name == "local":
+        from perdure.llm.local import find_weights
+
+        find_weights()
+    else:
+        _endpoint(name, base_url, environ, home, IDLE_S)
+
+
+def _endpoint(name: str, base_url: str, environ: Mapping[str, str], home: StateHome | None, idle_s: float) -> Endpoint:
+    """Where a provider is, and its key. Raises `Refused` when it cannot be asked from here."""
+    url = _url(name, base_url, environ)
+    if name != "openai-compatible":
+        return Endpoint(name, url, need_key(name, environ, home), idle_s)
+    if not url:
+        raise Refused(
+            "The backend openai-compatible needs a base URL.",
+            hint="Set base_url under [backend], or PERDURE_BASE_URL, such as http://127.0.0.1:11434/v1.",
+        )
+    return Endpoint(name, url, find_key(name, environ, home), idle_s)
 
 
 def _vendors_model(endpoint: Endpoint) -> Model:

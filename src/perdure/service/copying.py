@@ -118,7 +118,7 @@ def copy_run(state: State, row: RunRow, stop: Stop, *, kind: str) -> str:
     _branches(started, row.run_id, run_id, stop)
     record = decode(row.record)
     shown: dict[str, Any] = record if isinstance(record, dict) else {}
-    shown = {key: value for key, value in shown.items() if key not in ("reason", "failure", "duration_ms")}
+    shown = {key: value for key, value in shown.items() if key not in ("reason", "failure", "duration_ms", "usage")}
     insert_copy(state.store, row, run_id, run_dir, encode(shown).decode(), rows)
     view = RunDirectory(run_dir, state.blobs)
     view.committed([event_of(run_id, each) for each in rows])

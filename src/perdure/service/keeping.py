@@ -82,7 +82,7 @@ def _insert(state: State, found: RestoredRun) -> None:
         if event.event in _ENDS:
             end = event.properties
             status = str(end.get("status"))
-            record |= {"reason": end.get("reason"), "duration_ms": end.get("duration_ms")}
+            record |= {key: end[key] for key in ("reason", "duration_ms", "usage") if key in end}
             settled = event.ts
     row = NewRun(
         run_id=found.run_id,

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 class Listed(msgspec.Struct, gc=False):
     """One run as lists show it. Times are RFC 3339, durations milliseconds. `is_readable` is false when the record of the run,
-    which holds what is shown and never searched, cannot be read; `questions` is how many wait for a person."""
+    which holds what is shown and never searched, cannot be read; `questions` is how many wait for a person; `usage` is what agents of a
+    settled run reported: tokens, turns, tool calls, `cost` in US dollars."""
 
     run_id: str
     name: str
@@ -36,6 +37,7 @@ class Listed(msgspec.Struct, gc=False):
     parent_run_id: str | None
     is_readable: bool
     questions: int = 0
+    usage: dict[str, int | float] | None = None
 
 
 class _Record(msgspec.Struct, gc=False):
@@ -47,6 +49,7 @@ class _Record(msgspec.Struct, gc=False):
     labels: dict[str, str] = {}
     workflow_slug: str = ""
     working_directory: str | None = None
+    usage: dict[str, int | float] | None = None
 
 
 _decode = msgspec.json.Decoder(_Record).decode
@@ -131,6 +134,7 @@ def listed(row: RunRow) -> Listed:
         row.run_dir,
         row.parent,
         is_readable,
+        usage=record.usage,
     )
 
 

@@ -10,6 +10,7 @@ import msgspec
 from perdure.base.errors import PerdureError
 from perdure.disk.home import StateHome, find_state_home
 from perdure.service import workflows
+from perdure.service.agents import check_agents
 from perdure.service.secrets import know_secrets
 from perdure.service.settings import read_settings
 
@@ -60,7 +61,7 @@ def preflight(request: Request, given: str | None, environ: Mapping[str, str]) -
     found = _repository(checks, request, config, home)
     if loading is not None and loading[0].graph is not None and found is not None:
         goal = _tried(checks, "goal", lambda: request.goal or workflows.goal_of(config, loading[1], path))
-        checks += _agents(request, config, loading[0].graph, goal or "", found)
+        checks += _agents(request, config, loading[0].graph, goal or "", found, home)
     return checks
 
 
@@ -133,7 +134,7 @@ def _repository(
 
 
 def _agents(
-    request: Request, config: Config, graph: Graph, goal: str, found: tuple[str, GitMode, str | None]
+    request: Request, config: Config, graph: Graph, goal: str, found: tuple[str, GitMode, str | None], home: StateHome
 ) -> list[Check]:
     """Agents can be asked, and the programs that a run starts are there."""
     directory, git, repository = found
@@ -146,7 +147,7 @@ def _agents(
     if options is None:
         return checks
     try:
-        workflows.check_backend(graph, options)
+        check_agents(graph, options, home)
         asks = any(node.handler in ("agent", "prompt") for node in graph.nodes.values())
         checks.append(Check("backend", "ok", (options.backend or "command") if asks else "no node asks an agent"))
     except PerdureError as error:

@@ -158,13 +158,15 @@ def relocated(state: State, row: RunRow) -> RunRow:
 
 
 class Change(msgspec.Struct, frozen=True):
-    """What a person wants otherwise from now on: who answers the run's agents, and the folder that it works in. Empty fields
-    leave what was recorded. `edits` says what becomes of edits of the workflow file since the run was made."""
+    """What a person wants otherwise from now on: who answers the run's agents, the folder that it works in, what it may use. Empty
+    fields leave what was recorded. `edits` says what becomes of edits of the workflow file since the run was made."""
 
     name: str = ""
     command: str = ""
     script: str = ""
     directory: str = ""
+    budget_usd: float | None = None
+    budget_tokens: int | None = None
     edits: Literal["refuse", "accept", "ignore"] = "refuse"
 
 
@@ -191,6 +193,13 @@ def with_change(
     if change.directory:
         options = msgspec.structs.replace(options, working_directory=_new_directory(options, change.directory))
     _check_directory(row, options)
+    budget = found.options.budget
+    if change.budget_usd is not None:
+        budget = msgspec.structs.replace(budget, usd=change.budget_usd)
+    if change.budget_tokens is not None:
+        budget = msgspec.structs.replace(budget, tokens=change.budget_tokens)
+    if budget != found.options.budget:
+        options = msgspec.structs.replace(options, budget=budget)
     if options is found.options:
         return edited
     return GraphDefinition(found.graph, found.source, found.path, found.dialect, found.files, options)
@@ -198,7 +207,7 @@ def with_change(
 
 def _with_backend(found: GraphDefinition, change: Change) -> Options:
     from perdure.graph.config import Config, command_argv
-    from perdure.service.workflows import check_backend
+    from perdure.service.agents import check_agents
 
     options = msgspec.structs.replace(
         found.options,
@@ -206,7 +215,7 @@ def _with_backend(found: GraphDefinition, change: Change) -> Options:
         command=command_argv(Config(command=change.command)) if change.command else found.options.command,
         script=os.path.abspath(change.script) if change.script else found.options.script,
     )
-    check_backend(found.graph, options)
+    check_agents(found.graph, options, None)
     return options
 
 

@@ -41,6 +41,7 @@ KEYS = {
     "artifacts": "artifacts.include",
     "hooks": "hooks",
     "durability": "store.durability",
+    "budget": "budget",
     "agents": "agents",
     "mcp_servers": "mcp_servers",
 }

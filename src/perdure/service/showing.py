@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from perdure.agents.budget import add
 from perdure.base.clock import rfc3339
 from perdure.kernel import large
 from perdure.kernel.events import event_of
@@ -15,6 +16,8 @@ from perdure.kernel.question import Question
 from perdure.service.listing import described
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from perdure.service.state import State
     from perdure.store.records import RunRow
 
@@ -43,6 +46,11 @@ def show_run(state: State, row: RunRow) -> dict[str, Any]:
         for child in state.store.child_runs(row.run_id)
     ]
     last = events[-1].properties if events else {}
+    if shown["status"] == "paused":
+        shown["status_reason"] = next(
+            (event.properties.get("reason") for event in reversed(events) if event.event == "run.paused"), None
+        )
+    shown["usage"] = shown["usage"] or summed(step["usage"] for step in shown["steps"])
     if row.settled_at is not None:
         shown["failure"] = last.get("failure")
         shown["output"] = large.resolve(last.get("output"), state.blobs)
@@ -100,6 +108,7 @@ def _steps(state: State, events: list[Any]) -> list[dict[str, Any]]:
                 "interruptions": 0,
                 "duration_ms": None,
                 "failure": None,
+                "usage": None,
                 "started_at": rfc3339(event.ts),
             },
         )
@@ -112,12 +121,21 @@ def _steps(state: State, events: list[Any]) -> list[dict[str, Any]]:
         elif event.event in _ENDS:
             result = large.resolve(properties.get("result"), state.blobs)
             step["duration_ms"] = properties.get("duration_ms")
+            step["usage"] = result.get("usage") if isinstance(result, dict) else None
             failure = properties.get("failure")
             step["failure"] = failure.get("message") if isinstance(failure, dict) else None
             step["status"] = (result.get("status") if isinstance(result, dict) else None) or (
                 "failed" if failure else "succeeded"
             )
     return list(steps.values())
+
+
+def summed(usages: Iterable[dict[str, Any] | None]) -> dict[str, Any] | None:
+    """What several steps used; None when none of them said."""
+    total: dict[str, Any] = {}
+    for usage in usages:
+        add(total, usage or {})
+    return total or None
 
 
 def _slot_waits(events: list[Any]) -> list[dict[str, Any]]:

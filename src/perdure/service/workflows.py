@@ -9,11 +9,12 @@ import msgspec
 
 from perdure.base.errors import NotFound, Refused
 from perdure.base.jsonvalue import JSON
-from perdure.graph.config import Config, command_argv
+from perdure.graph.config import Config, budget_from, command_argv
 from perdure.graph.definition import GraphDefinition
 from perdure.graph.files import DiskFiles
 from perdure.graph.load import InvalidGraph, LoadedGraph, load_graph
 from perdure.graph.options import GitMode, Options
+from perdure.service.agents import check_agents
 from perdure.service.secrets import know_secrets
 from perdure.service.settings import read_settings, upward
 
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 
     from perdure.disk.home import StateHome
     from perdure.graph.diagnostics import Diagnostic
-    from perdure.graph.model import Graph
 
 _ENDINGS = (".fabro", ".dot", ".gv")
 _MODES = ("always", "clean", "dirty", "never")
@@ -46,6 +46,8 @@ class Request(msgspec.Struct, frozen=True):
     command: str = ""
     script: str = ""
     sandbox: str = ""
+    budget: dict[str, float] = {}
+    allow_unknown_cost: bool = False
     in_place: bool = False
     keep_worktree: bool = False
     dialect: str | None = None
@@ -163,8 +165,8 @@ def prepare(request: Request, home: StateHome) -> Prepared:
     if not request.dry_run:
         check_sandbox(request.sandbox or config.sandbox)
     git, repository, base_branch = git_mode_of(request, config, directory, home, notices)
-    options = options_of(request, config, goal, directory, git, repository)
-    check_backend(loaded.graph, options)
+    options = options_of(request, config, goal, directory, git, repository, prices_of(home))
+    check_agents(loaded.graph, options, home)
     definition = GraphDefinition(
         loaded.graph, loaded.source, os.path.abspath(graph_path), loaded.dialect, files.read, options
     )
@@ -192,7 +194,13 @@ def prepare(request: Request, home: StateHome) -> Prepared:
 
 
 def options_of(
-    request: Request, config: Config, goal: str, directory: str, git: GitMode, repository: str | None
+    request: Request,
+    config: Config,
+    goal: str,
+    directory: str,
+    git: GitMode,
+    repository: str | None,
+    prices: dict[str, Any] | None = None,
 ) -> Options:
     """What a run is told: the command line's word, else the settings'."""
     return Options(
@@ -212,6 +220,9 @@ def options_of(
         provider=request.provider or config.provider,
         base_url=config.base_url,
         fallbacks=config.fallbacks,
+        budget=budget_from(config.budget | request.budget),
+        prices=prices or {},
+        allow_unknown_cost=request.allow_unknown_cost,
         agents=config.agents,
         mcp_servers=config.mcp_servers,
         env=config.env,
@@ -223,6 +234,16 @@ def options_of(
         hooks=config.hooks,
         keep_worktree=request.keep_worktree or config.preserve,
     )
+
+
+def prices_of(home: StateHome) -> dict[str, Any]:
+    """The person's own prices as they are now: a run keeps those that it began with. Raises `BadPrices`."""
+    path = f"{home.root}/prices.json"
+    if not os.path.lexists(path):
+        return {}
+    from perdure.llm.prices import read_overrides
+
+    return {name: msgspec.to_builtins(price) for name, price in read_overrides(path).items()}
 
 
 def check_sandbox(provider: str) -> None:
@@ -248,28 +269,6 @@ def settings_diagnostics(config: Config) -> list[Diagnostic]:
 
 def _no_effect(table: str) -> str:
     return f"The setting [{table}] has no effect here."
-
-
-def check_backend(graph: Graph, options: Options) -> None:
-    """A run's agents have a backend that can answer. Raises `Refused` before anything starts."""
-    from perdure.agents.backend import BACKENDS, command_for, find_backend
-
-    if options.backend and options.backend not in BACKENDS:
-        raise Refused(f"There is no backend {options.backend!r}.", hint=f"Known: {', '.join(BACKENDS)}.")
-    if options.dry_run:
-        return
-    for node in graph.nodes.values():
-        if node.handler in ("agent", "prompt"):
-            name = options.backend or node.text("backend") or "command"
-            if name in ("api", "cli"):
-                name = options.backend or "command"
-            try:
-                find_backend(name, command_for(name, options.backend, options.command), options.script)
-            except Refused as error:
-                raise Refused(f"Node {node.id} asks an agent. {error.message}", hint=error.hint) from error
-    from perdure.sandbox.environment import resolve_variables
-
-    resolve_variables(options.env, os.environ)
 
 
 def goal_of(config: Config, files: DiskFiles, path: str) -> str:

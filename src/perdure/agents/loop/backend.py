@@ -27,7 +27,7 @@ from perdure.agents.tools.settings import ToolSettings, tool_settings, toolbox
 from perdure.agents.tools.skills import Skill, find_skills, skills_text
 from perdure.base.errors import Refused
 from perdure.disk.home import StateHome
-from perdure.llm.prices import read_overrides
+from perdure.llm.prices import Price, find_price
 from perdure.llm.protocol import Message
 from perdure.llm.registry import Choice, find_model, parse_choice
 
@@ -74,7 +74,7 @@ class ModelBackend:
             earlier = self._earlier(op, request, turn)
             asking.conversation.add(*earlier)
             saving.messages(0, earlier)
-            spending = Spending(read_overrides(f"{op.state_root}/prices.json") if op.state_root else {})
+            spending = Spending(self._prices(request, turn.settings), turn.check_budget, turn.on_usage)
             task = Task(
                 first=self._first(request, tools, has_tools=opened is not None, is_new=not earlier),
                 schema=request.schema,
@@ -136,6 +136,19 @@ class ModelBackend:
             folder,
         )
         return stack.enter_context(open_context(op, context, box, permissions))
+
+    def _prices(self, request: AgentRequest, settings: AgentSettings) -> dict[str, Price]:
+        """The person's own prices. Raises `BackendError` where a cost must be known and would not be."""
+        prices = msgspec.convert(dict(settings.prices), dict[str, Price])
+        for choice in choices(self._name, request.model, settings.fallbacks) if settings.needs_price else ():
+            if find_price(choice.backend, choice.model, prices) is None:
+                name = f"{choice.backend}/{choice.model}"
+                raise BackendError(
+                    f"There is a budget in dollars, and nobody knows the price of {name}. Say it in prices.json of the state home, or "
+                    "allow an unknown cost with --allow-unknown-cost.",
+                    error_code="PROVIDER_BUDGET_EXCEEDED",
+                )
+        return prices
 
     def _skills(self, request: AgentRequest) -> list[Skill]:
         return find_skills(request.root or request.cwd, request.env.get("HOME", ""))

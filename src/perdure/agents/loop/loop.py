@@ -88,9 +88,10 @@ class Loop:
             raise BackendError(
                 f"The agent made {self._number} turns, which is its limit, and has no answer.", error_code="AGENT_ERROR"
             )
-        await self._spending.check(self._op)
         self._number += 1
         scope = self._op.scope(f"turn-{self._number}")
+        if not scope.has_record("model"):
+            await self._spending.check("model")
         try:
             record = await self._ask(scope, asked, tools=() if self._repaired else self._tools)
         except StepFailed as error:
@@ -111,14 +112,14 @@ class Loop:
             record = turn_of(await scope.step(name, "agent.turn", {"turn": self._number, "purpose": name}))
         except StepFailed as error:
             attempts = attempts_of(error.result)
-            self._spending.add_attempts(attempts)
+            self._spending.add_attempts(attempts, is_live=asking.live > live)
             self._saving.attempts(self._number, attempts)
             raise
         self._follow(record, is_live=asking.live > live)
         if name == "model":
             self._turns.append(self._number)
             asking.conversation.add(*record.asked, record.message)
-        self._spending.add(record)
+        self._spending.add_turn(record.attempts, is_live=asking.live > live)
         self._saving.turn(self._number, record, repair=self._repaired, is_live=asking.live > live)
         return record
 
@@ -162,6 +163,10 @@ class Loop:
         """The result of a call, recorded."""
         name = f"tool-{number}"
         assert self._opened is not None
+        is_new = not scope.has_record(name)
+        if is_new:
+            await self._spending.check("tool")
+        self._spending.add_tool_call(is_live=is_new)
         if call.name in own_tools.NAMES:
             return await own_tools.call(scope, name, call, self._asking, self._opened, self._task, self._spending)
         result = await call_tool(scope, name, self._opened, call)

@@ -81,7 +81,7 @@ async def call(
         result: Any = await scope.step(name, operation_name, input)
     finally:
         _outer.reset(token)
-    spending.add_usage(result.get("usage") or {})
+    spending.add_inner(result.get("usage") or {})
     return ToolResult(call.id, str(result["text"]), bool(result["is_error"]))
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from perdure.agents.budget import add
 from perdure.llm.prices import cost_usd
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Awaitable, Callable, Iterable, Mapping
 
-    from perdure.agents.loop.history import Attempt, TurnRecord
-    from perdure.kernel.context import OperationContext
+    from perdure.agents.budget import Call
+    from perdure.agents.loop.history import Attempt
     from perdure.llm.prices import Price
 
 _COUNTERS = (
@@ -18,39 +19,71 @@ _COUNTERS = (
 )  # fmt: skip
 
 
+def usage_of_attempts(attempts: Iterable[Attempt], prices: Mapping[str, Price]) -> dict[str, Any]:
+    """What calls of a provider reported, failed ones too. A counter that none reported stays absent; so does a cost without a price."""
+    total: dict[str, Any] = {}
+    for each in attempts:
+        if each.usage is None:
+            continue
+        counted = {name: getattr(each.usage, name) for name in _COUNTERS}
+        add(total, {name: count for name, count in counted.items() if count is not None})
+        cost = cost_usd(each.backend, each.model, each.usage, prices)
+        if cost is not None:
+            add(total, {"cost": cost})
+    return total
+
+
 class Spending:
-    """Sums what turns report. A counter that no turn reported stays absent; so does the cost when a price is not known."""
+    """Sums what an agent uses. `check` returns when it may make one more call; `on_usage` hears what is used here and now, not what a
+    replay finds in the log."""
 
-    def __init__(self, prices: Mapping[str, Price]) -> None:
-        self.usage: dict[str, Any] = {}
+    def __init__(
+        self,
+        prices: Mapping[str, Price],
+        check: Callable[[Mapping[str, Any], Call], Awaitable[None]] | None = None,
+        on_usage: Callable[[Mapping[str, Any]], None] = lambda _usage: None,
+        outer: Spending | None = None,
+    ) -> None:
+        self.usage: dict[str, Any] = {"turns": 0, "tool_calls": 0}
         self._prices = prices
+        self._check = check
+        self._on_usage = on_usage
+        self._outer = outer
 
-    def add(self, record: TurnRecord) -> None:
-        """A turn, from the log or just asked; of failed attempts what they reported."""
-        self.usage["turns"] = self.usage.get("turns", 0) + 1
-        self.usage["tool_calls"] = self.usage.get("tool_calls", 0) + len(record.message.tool_calls)
-        self.add_attempts(record.attempts)
+    def add_turn(self, attempts: tuple[Attempt, ...], *, is_live: bool) -> None:
+        """A turn that was answered, from the log or just now."""
+        self._add({"turns": 1}, is_live=is_live)
+        self.add_attempts(attempts, is_live=is_live)
 
-    def add_attempts(self, attempts: tuple[Attempt, ...]) -> None:
+    def add_attempts(self, attempts: tuple[Attempt, ...], *, is_live: bool) -> None:
         """What each call of a provider reported."""
-        for each in attempts:
-            if each.usage is None:
-                continue
-            counted = {name: getattr(each.usage, name) for name in _COUNTERS}
-            self.add_usage({name: count for name, count in counted.items() if count is not None})
-            cost = cost_usd(each.backend, each.model, each.usage, self._prices)
-            if cost is not None:
-                self.add_usage({"cost": cost})
+        self._add(usage_of_attempts(attempts, self._prices), is_live=is_live)
 
-    def add_usage(self, usage: Mapping[str, Any]) -> None:
-        """Counters that somebody else summed."""
-        for name, count in usage.items():
-            if isinstance(count, (int, float)):
-                self.usage[name] = self.usage.get(name, 0) + count
+    def add_tool_call(self, *, is_live: bool) -> None:
+        """A tool is called."""
+        self._add({"tool_calls": 1}, is_live=is_live)
+
+    def add_inner(self, usage: Mapping[str, Any]) -> None:
+        """What an agent inside this one used; it has told `on_usage` itself."""
+        add(self.usage, usage)
 
     def inner(self) -> Spending:
-        """For an agent inside this one; what it spends is added when it has ended."""
-        return Spending(self._prices)
+        """For an agent inside this one; what it spends is added when it has ended, and counts against the same budget before."""
+        return Spending(self._prices, self._check, self._on_usage, self)
 
-    async def check(self, op: OperationContext) -> None:
-        """Return when the next turn may be asked."""
+    async def check(self, call: Call) -> None:
+        """Return when the next call of that kind may be made."""
+        if self._check is not None:
+            await self._check(self._whole(), call)
+
+    def _add(self, usage: Mapping[str, Any], *, is_live: bool) -> None:
+        add(self.usage, usage)
+        if is_live:
+            self._on_usage(usage)
+
+    def _whole(self) -> dict[str, Any]:
+        """What the whole agent used, all those that it is inside of too."""
+        total = dict(self.usage)
+        if self._outer is not None:
+            add(total, self._outer._whole())
+        return total

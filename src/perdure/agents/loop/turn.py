@@ -33,6 +33,10 @@ FAILOVER: frozenset[ErrorCode] = frozenset({"QUOTA", "RATE_LIMIT", "TRANSIENT", 
 _TRANSIENT: frozenset[ErrorCode] = frozenset({"RATE_LIMIT", "TRANSIENT", "TIMEOUT"})
 
 
+class NotHere(ModelError):
+    """A backend cannot be asked from this machine as it is: its key, its library or its address is missing."""
+
+
 class Asking:
     """What the turns of one agent share in this process. `choices` are the backends that may answer, in their order; `place` is the
     one that answers now. `live` counts the turns that were asked in this process. `deadline` is on the monotonic clock, in seconds."""
@@ -70,7 +74,7 @@ class Asking:
             try:
                 self._models[name] = self._find(name)
             except Refused as error:
-                raise ModelError("AUTHENTICATION", error.message, hint=error.hint or "") from error
+                raise NotHere("AUTHENTICATION", error.message, hint=error.hint or "") from error
         return self._models[name]
 
     def inner(self, tools: tuple[Tool, ...]) -> Asking:
@@ -106,6 +110,9 @@ async def ask_model(op: OperationContext, input: dict[str, Any]) -> JSON:
     number = int(input["turn"])
     try:
         turn = await _answered(op, asking, number, (*asking.conversation.seen, *asked), attempts)
+    except NotHere as error:
+        # Nothing was asked, and a person can mend it: no reason for work to be given up.
+        await op.pause(f"{asking.choice.backend} cannot be asked here: {error}")
     except ModelError as error:
         failure = Failure(
             f"{asking.choice.backend}: {error}",

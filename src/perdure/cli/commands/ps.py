@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from perdure.cli.options import JSON_OPTION, pairs, settings_of, wants_json
-from perdure.cli.output import duration, one_line, print_json, say, table, tell
+from perdure.cli.output import cost_text, duration, one_line, print_json, say, table, tell
 
 if TYPE_CHECKING:
     from perdure.service.listing import Listed
@@ -86,7 +86,12 @@ def _print_table(rows: list[Listed], all_runs: bool, missing: frozenset[str]) ->
         ]
         for row in rows
     ]
-    table(cells, ["RUN ID", "WORKFLOW", "STATUS", "DIRECTORY", "DURATION", "CREATED (UTC)", "GOAL"])
+    header = ["RUN ID", "WORKFLOW", "STATUS", "DIRECTORY", "DURATION", "CREATED (UTC)", "GOAL"]
+    if any(row.usage for row in rows):
+        header.insert(5, "COST")
+        for line, row in zip(cells, rows, strict=True):
+            line.insert(5, cost_text(row.usage) if row.usage else "-")
+    table(cells, header)
 
 
 def _remark(row: Listed, missing: frozenset[str]) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from perdure.cli.options import JSON_OPTION, RUN_ARGUMENT, settings_of, wants_json
-from perdure.cli.output import choices_of, duration, indented, one_line, print_json, say
+from perdure.cli.output import choices_of, duration, indented, one_line, print_json, say, usage_text
 
 _MARKS = {
     "succeeded": "✓",
@@ -45,12 +45,30 @@ def _print(shown: dict[str, Any]) -> None:
     if shown["goal"]:
         say(f"  Goal      {one_line(str(shown['goal']), 100)}")
     say(f"  Created   {shown['created_at']}   Duration {duration(shown['duration_ms'])}")
+    if shown["usage"]:
+        say(f"  Used      {usage_text(shown['usage'])}")
     if shown["owner"]:
         say(f"  Owner     {shown['owner']}")
     missing = "" if shown["has_files"] else f"  (missing; `perdure rebuild {shown['run_id'][:12]}` makes them again)"
     say(f"  Files     {shown['run_dir']}{missing}")
     if shown.get("run_branch"):
         say(f"  Branch    {shown['run_branch']}")
+    _print_steps(shown)
+    for question in shown["questions"]:
+        say(f"  ? {question['step']}: {one_line(question['text'], 100)}{' (answered)' if question['answered'] else ''}")
+    for wait in shown["slot_waits"]:
+        say(f"  … {wait['step']}: {one_line(wait['text'], 150)}")
+    for notice in shown["notices"]:
+        say(f"  {notice.get('level')}: {one_line(str(notice.get('message')), 150)}")
+    if shown["status"] == "paused" and shown["status_reason"]:
+        say(f"  Paused    {indented(str(shown['status_reason']))}")
+    failure = shown.get("failure")
+    if isinstance(failure, dict):
+        say(f"  Failure   {indented(str(failure.get('message')))}")
+    _print_way_on(shown)
+
+
+def _print_steps(shown: dict[str, Any]) -> None:
     for step in shown["steps"]:
         more = f", {step['attempts']} attempts" if step["attempts"] > 1 else ""
         more += f", interrupted {step['interruptions']} times" if step["interruptions"] else ""
@@ -59,16 +77,6 @@ def _print(shown: dict[str, Any]) -> None:
         )
         if step["failure"]:
             say(f"      {one_line(step['failure'], 150)}")
-    for question in shown["questions"]:
-        say(f"  ? {question['step']}: {one_line(question['text'], 100)}{' (answered)' if question['answered'] else ''}")
-    for wait in shown["slot_waits"]:
-        say(f"  … {wait['step']}: {one_line(wait['text'], 150)}")
-    for notice in shown["notices"]:
-        say(f"  {notice.get('level')}: {one_line(str(notice.get('message')), 150)}")
-    failure = shown.get("failure")
-    if isinstance(failure, dict):
-        say(f"  Failure   {indented(str(failure.get('message')))}")
-    _print_way_on(shown)
 
 
 def _print_way_on(shown: dict[str, Any]) -> None:

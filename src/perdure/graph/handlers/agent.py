@@ -19,6 +19,7 @@ from perdure.agents.backend import (
     find_backend,
 )
 from perdure.base.errors import Refused
+from perdure.graph.answering import backend_of, model_of
 from perdure.graph.directive import WORDS, apply_directive, find_directive
 from perdure.graph.failures import classify
 from perdure.graph.outcome import NodeOutcome, failed, try_again
@@ -45,13 +46,11 @@ async def run(visit: Visit) -> NodeOutcome:
     thread_id = thread_of(visit.runtime.graph, node, visit.edge, state.last_node, visit.runtime.dialect)
     before = preamble(state, fidelity)
     prompt = _prompt(visit, before)
-    name = options.backend or node.text("backend") or "command"
-    if name in ("api", "cli"):
-        name = options.backend or "command"
+    name, model = backend_of(visit.runtime.graph, node, options), model_of(visit.runtime.graph, node, options)
     if name not in MODELS:  # which hears what people say at each of its turns
         prompt = "\n\n".join([prompt, *visit.op.take_steering()])
     backend = find_backend(name, command_for(name, options.backend, options.command), options.script)
-    provider_used = {"mode": name, "provider": node.text("provider") or options.provider, "model": _model(visit)}
+    provider_used = {"mode": name, "provider": node.text("provider") or options.provider, "model": model}
     visit.op.emit("step.prompt", {"node_id": node.id, "text": prompt, "provider_used": provider_used}, again=True)
     request = AgentRequest(
         prompt=prompt,
@@ -59,7 +58,7 @@ async def run(visit: Visit) -> NodeOutcome:
         run_id=visit.runtime.run_id,
         visit=visit.number,
         attempt=visit.op.attempt,
-        model=_model(visit),
+        model=model,
         provider=provider_used["provider"],
         reasoning_effort=node.text("reasoning_effort"),
         thread_id=thread_id,
@@ -76,6 +75,7 @@ async def run(visit: Visit) -> NodeOutcome:
         max_turns=node.integer("max_agent_turns"),
         workspace=visit.runtime.repository or options.working_directory,
     )
+    await visit.runtime.spent.check(visit.op, node, {})
     remaining = visit.runtime.remaining.get(node.id, 0)
     async with visit.op.slot(name, tags=parse_tags(node.text("mutex")), remaining=remaining):
         left_before = _status_stamp(visit)
@@ -85,6 +85,8 @@ async def run(visit: Visit) -> NodeOutcome:
             if error.report is not None or name not in MODELS:
                 visit.op.emit("agent.cli.completed", _ended(node.id, str(error), error.report), again=True)
             return _failed(error)
+    if name not in MODELS and result.usage:
+        visit.runtime.spent.add(result.usage)
     if result.report is not None:
         visit.op.emit("agent.cli.completed", _ended(node.id, None, result.report), again=True)
     outcome = _outcome(visit, result, left_before)
@@ -154,10 +156,6 @@ def _prompt(visit: Visit, before: str) -> str:
     return f"{before}\n{filled}" if before else filled
 
 
-def _model(visit: Visit) -> str:
-    return str(visit.node.text("model") or visit.runtime.options.model or visit.runtime.graph.text("default_model"))
-
-
 def _turn_context(visit: Visit) -> AgentContext:
     op = visit.op
 
@@ -174,12 +172,22 @@ def _turn_context(visit: Visit) -> AgentContext:
         keep_text=op.keep_text,
         settings=_settings(visit),
         conversations=visit.runtime.conversations,
+        check_budget=lambda used, call: visit.runtime.spent.check(op, visit.node, used, call),
+        on_usage=visit.runtime.spent.add,
     )
 
 
 def _settings(visit: Visit) -> AgentSettings:
     options = visit.runtime.options
-    return AgentSettings(options.base_url, options.fallbacks, options.agents, options.mcp_servers)
+    in_dollars = options.budget.usd is not None or bool(visit.node.text("budget_usd"))
+    return AgentSettings(
+        options.base_url,
+        options.fallbacks,
+        options.agents,
+        options.mcp_servers,
+        options.prices,
+        needs_price=in_dollars and not options.allow_unknown_cost,
+    )
 
 
 def _outcome(visit: Visit, result: AgentResult, left_before: object) -> NodeOutcome:

@@ -1,0 +1,69 @@
+"""Whether a run's agents can be asked, found out before anything starts."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from perdure.base.errors import Refused
+from perdure.graph.answering import backend_of, model_of
+from perdure.llm import MODELS
+
+if TYPE_CHECKING:
+    from perdure.disk.home import StateHome
+    from perdure.graph.model import Graph, Node
+    from perdure.graph.options import Options
+
+
+def check_agents(graph: Graph, options: Options, home: StateHome | None) -> None:
+    """Every agent of the graph has a backend that can answer. Raises `Refused`. Without `home`, keys are not looked for."""
+    from perdure.agents.backend import BACKENDS
+
+    if options.backend and options.backend not in BACKENDS:
+        raise Refused(f"There is no backend {options.backend!r}.", hint=f"Known: {', '.join(BACKENDS)}.")
+    if options.dry_run:
+        return
+    for node in graph.nodes.values():
+        if node.handler in ("agent", "prompt"):
+            try:
+                _check_agent(graph, node, options, home)
+            except Refused as error:
+                raise Refused(f"Node {node.id} asks an agent. {error.message}", hint=error.hint) from error
+    from perdure.sandbox.environment import resolve_variables
+
+    resolve_variables(options.env, os.environ)
+
+
+def _check_agent(graph: Graph, node: Node, options: Options, home: StateHome | None) -> None:
+    from perdure.agents.backend import command_for, find_backend
+    from perdure.graph.budgets import budget_of
+    from perdure.graph.handlers.agent import schema_of
+
+    budget_of(node)
+    schema = schema_of(node.text("output_schema"))
+    name = backend_of(graph, node, options)
+    command = command_for(name, options.backend, options.command)
+    if name == "command" and not command and not options.backend:
+        raise Refused("Nothing says who answers it.", hint=_ways())
+    find_backend(name, command, options.script)
+    if name not in MODELS:
+        return
+    from perdure.agents.loop.answers import check_schema
+    from perdure.agents.loop.backend import choices
+    from perdure.llm.registry import check_model_backend
+
+    if schema is not None:
+        check_schema(schema)
+    found = choices(name, model_of(graph, node, options), options.fallbacks)
+    if home is not None:
+        check_model_backend(found[0].backend, base_url=options.base_url, environ=os.environ, home=home)
+
+
+def _ways() -> str:
+    """How to name a backend, with what is there on this machine first."""
+    from perdure.sandbox.command import find_program
+
+    path = os.environ.get("PATH")
+    there = [each for program, each in (("claude", "claude-code"), ("codex", "codex")) if find_program(program, path)]
+    found = [f"--backend {each}" for each in there]
+    return f'Pass {", ".join([*found, "--backend NAME --model MODEL"])}, or --command "PROGRAM ARGS".'

@@ -1,0 +1,76 @@
+"""What keeps a run with agents from starting is said before anything starts; what comes up later costs no work."""
+
+from pathlib import Path
+
+import pytest
+
+from conftest import Perdure  # type: ignore[import-not-found]
+from perdure.testing.providers import FakeProvider, Reply
+
+from .workflows import only_run
+
+GRAPH = "digraph g { start [shape=Mdiamond]; exit [shape=Msquare]; a [prompt=p%s]; start -> a -> exit }"
+MODEL = ("--backend", "openai", "--model", "fake-model")
+
+
+@pytest.mark.parametrize(
+    ("attributes", "words", "told"),
+    [
+        ("", (), "Nothing says who answers it"),
+        ("", ("--backend", "openai"), "needs a model"),
+        ("", MODEL, "OPENAI_API_KEY"),
+        ("", ("--backend", "openai-compatible", "--model", "m"), "needs a base URL"),
+        ("", ("--backend", "nobody"), "There is no backend 'nobody'"),
+        (', output_schema="{"', MODEL, "output_schema is no JSON"),
+        (', output_schema="{\\"type\\": 5}"', MODEL, "schema for answers cannot be used"),
+        (', budget_usd="much"', MODEL, "budget_usd is 'much'"),
+    ],
+)
+def test_agents_that_cannot_be_asked_are_refused_before_anything_starts(
+    perdure: Perdure, state_home: Path, tmp_path: Path, attributes: str, words: tuple[str, ...], told: str
+) -> None:
+    (tmp_path / "g.fabro").write_text(GRAPH % attributes)
+    done = perdure("run", "g.fabro", *words, env={"OPENAI_API_KEY": ""})
+
+    assert done.code == 2
+    assert told in done.err
+    assert not list(state_home.glob("runs/*"))
+
+
+def test_a_key_that_is_missing_when_a_run_goes_on_pauses_it(perdure: Perdure, tmp_path: Path) -> None:
+    (tmp_path / "g.fabro").write_text(
+        "digraph g { start [shape=Mdiamond]; exit [shape=Msquare]; gate [shape=hexagon]; a [prompt=p]; start -> gate; gate -> a [label=Y]; a -> exit }"
+    )
+    with FakeProvider([Reply(text="Done.")]) as provider:
+        assert perdure("run", "g.fabro", *MODEL, env=provider.environ).code == 4
+        perdure("answer", "g", "Y")
+        paused = perdure("resume", "g", env={**provider.environ, "OPENAI_API_KEY": ""})
+        assert paused.code == 4
+        assert only_run(perdure)["status"] == "paused"
+        assert "OPENAI_API_KEY" in perdure("show", "g").succeeded().out
+
+        perdure("resume", "g", env=provider.environ).succeeded()
+
+
+def test_a_budget_pauses_a_run_until_somebody_grants_more(perdure: Perdure, tmp_path: Path) -> None:
+    (tmp_path / "g.fabro").write_text(GRAPH.replace("a -> exit", "a -> b -> exit; b [prompt=q]") % "")
+    with FakeProvider([Reply(text="One."), Reply(text="Two.")]) as provider:
+        paused = perdure("run", "g.fabro", *MODEL, "--budget-tokens", "15", env=provider.environ)
+        assert paused.code == 4
+        assert "15 tokens" in perdure("show", "g").succeeded().out
+        assert len(provider.requests) == 1
+
+        perdure("resume", "g", "--budget-tokens", "100", env=provider.environ).succeeded()
+        assert len(provider.requests) == 2
+    assert "30 tokens, 2 turns, cost unknown" in perdure("show", "g").succeeded().out
+    assert only_run(perdure)["usage"]["total_tokens"] == 30  # type: ignore[index]
+    assert "COST" in perdure("ps", "-a").succeeded().out
+
+
+@pytest.mark.parametrize("text", ["[budget]\nusd = 'much'", "[budget]\ntime = 5", "[budget]\ntokens = 1.5"])
+def test_a_budget_that_is_not_understood_is_refused(perdure: Perdure, tmp_path: Path, text: str) -> None:
+    (tmp_path / ".perdure").mkdir()
+    (tmp_path / ".perdure" / "settings.toml").write_text(text)
+    (tmp_path / "g.fabro").write_text(GRAPH % "")
+
+    assert perdure("run", "g.fabro", "--command", "true").code == 2
