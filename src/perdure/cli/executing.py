@@ -50,8 +50,9 @@ def attended(
     *,
     as_json: bool,
     answering: Answering = NOTHING,
+    show: Callable[[RunResult], None] | None = None,
 ) -> int:
-    """Execute with progress and, at a terminal, questions; print the result; the exit code.
+    """Execute with progress and, at a terminal, questions; print the result, or `show` it otherwise; the exit code.
 
     `call` takes `interviewers`, `watch` and `on_signal`."""
     quiet = settings.quiet
@@ -73,7 +74,10 @@ def attended(
         progress.end()
         if answering.record and made:
             _record(state, made[0], answering.record)
-    print_result(state, result, as_json=as_json, quiet=quiet)
+    if show is not None:
+        show(result)
+    else:
+        print_result(state, result, as_json=as_json, quiet=quiet)
     return EXIT_CODES[result.status]
 
 

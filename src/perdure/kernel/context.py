@@ -126,6 +126,10 @@ class RunContext(Protocol):
         """The folder of the state home that the run belongs to, "" when it has none."""
 
     @property
+    def state_id(self) -> str:
+        """The id of the state that the run is recorded in."""
+
+    @property
     def keeps_conversations(self) -> bool:
         """Whether this machine's limits let conversations of agents be saved beside the log."""
 

@@ -40,6 +40,7 @@ Loader = Callable[[dict[str, JSON]], Definition]
 _loaders: dict[str, "Loader | str"] = {
     # A text is "module:function", imported only when such a definition is loaded.
     "graph": "perdure.graph.definition:load",
+    "follow_up": "perdure.agents.loop.follow_up:load",
 }
 
 

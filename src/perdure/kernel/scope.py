@@ -300,6 +300,11 @@ class Scope:
         return self._run.engine.state_root
 
     @property
+    def state_id(self) -> str:
+        """The id of the state that the run is recorded in."""
+        return self._run.engine.store.state_id()
+
+    @property
     def keeps_conversations(self) -> bool:
         """Whether this machine's limits let conversations of agents be saved beside the log."""
         return self._run.engine.limits.agent_sessions.enabled

@@ -67,7 +67,7 @@ class ModelBackend:
         async with AsyncExitStack() as stack:
             opened = await self._open(stack, op, request, turn, tools)
             definitions = offered(opened.toolbox) if opened is not None else ()
-            saving = self._saving(op, request, definitions, enabled=loop_settings.sessions)
+            saving = self._saving(op, request, turn, definitions, enabled=loop_settings.sessions)
             stack.callback(saving.close)
             asking = self._asking(op, request, turn, saving, definitions)
             stack.push_async_callback(asking.close)
@@ -185,12 +185,22 @@ class ModelBackend:
         return unanswered(tuple(found))
 
     def _saving(
-        self, op: OperationContext, request: AgentRequest, tools: tuple[Tool, ...], *, enabled: bool
+        self,
+        op: OperationContext,
+        request: AgentRequest,
+        turn: AgentContext,
+        tools: tuple[Tool, ...],
+        *,
+        enabled: bool,
     ) -> Unsaved:
         if not (enabled and op.keeps_conversations and op.state_root):
             return Unsaved()
         op.emit("agent.session.opened", {"session_id": session_id_of(op), "way": "new", "backend": self._name})
         return Saving(op, request, self._name, tools)
+
+    def _cache_key(self, op: OperationContext) -> str:
+        """By what the provider finds what it has seen of this conversation."""
+        return session_id_of(op)
 
     def _asking(
         self, op: OperationContext, request: AgentRequest, turn: AgentContext, saving: Unsaved, tools: tuple[Tool, ...]
@@ -204,7 +214,7 @@ class ModelBackend:
         settings = {
             "reasoning_effort": request.reasoning_effort,
             "max_output_tokens": request.max_tokens,
-            "cache_key": session_id_of(op),
+            "cache_key": self._cache_key(op),
             "schema": request.schema,
         }
         deadline = None if request.timeout_ms is None else time.monotonic() + request.timeout_ms / 1000

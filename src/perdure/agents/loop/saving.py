@@ -62,6 +62,7 @@ class Saving(Unsaved):
             eval_id=request.node_id,
             target=request.node_id,
             producer=producer(os.environ),
+            state=op.state_id,
             backend=backend,
             model=request.model,
             reasoning=request.reasoning_effort or None,

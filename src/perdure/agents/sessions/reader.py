@@ -213,13 +213,17 @@ def summary(path: str) -> Summary:
     return tally.summary()
 
 
-def messages_for_replay(path: str) -> list[protocol.Message]:
+def messages_for_replay(path: str, before_send: int | None = None) -> list[protocol.Message]:
     """The conversation as a provider takes it back: every message unchanged, and an error as the result of each tool call that
-    has none, because no provider takes a call without one. Raises `UnreadableSession`."""
+    has none, because no provider takes a call without one. With `before_send` without that follow-up and those after it.
+
+    Raises `UnreadableSession`."""
     found: list[protocol.Message] = []
     asked: list[str] = []
     for entry in sound_events(path):
         if not isinstance(entry.event, events.Message):
+            continue
+        if before_send is not None and (entry.event.send or 0) >= before_send:
             continue
         message = events.message_of(entry.event)
         if message.role != "tool":

@@ -118,11 +118,13 @@ class SessionWriter:
         home: StateHome,
         session_id: str,
         *,
+        send: int | None = None,
         mask: Masker | None = None,
         clock: Clock | None = None,
         lock_wait_s: float = LOCK_WAIT_S,
     ) -> Self:
-        """The session of that id for one more follow-up, alone until `close`: every event gets the follow-up's number, `send`.
+        """The session of that id for one more follow-up, alone until `close`: every event gets the follow-up's number, `send`. One that
+        was begun before goes on: what it holds of it already is not added again.
 
         Raises `NotFound` and what `open` raises."""
         writer = cls(session_id, mask=mask, clock=clock, lock_wait_s=lock_wait_s)
@@ -138,8 +140,8 @@ class SessionWriter:
             lock.release()
             raise
         writer._lock, writer._holds_lock = lock, True
-        writer.send = max(held.kinds, default=0) + 1
-        writer._held = []
+        writer.send = send or max(held.kinds, default=0) + 1
+        writer._held = held.kinds.get(writer.send, [])
         return writer
 
     def append(self, event: Event) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from perdure.cli.commands.session_list import list_sessions
+from perdure.cli.commands.session_send import send_session
 from perdure.cli.commands.session_show import show_session
 
 
@@ -15,3 +16,4 @@ def session() -> None:
 
 session.add_command(list_sessions)
 session.add_command(show_session)
+session.add_command(send_session)
