@@ -23,6 +23,9 @@ MODEL = ("--backend", "openai", "--model", "fake-model")
         ("", ("--backend", "nobody"), "There is no backend 'nobody'"),
         (', output_schema="{"', MODEL, "output_schema is no JSON"),
         (', output_schema="{\\"type\\": 5}"', MODEL, "schema for answers cannot be used"),
+        ("", (*MODEL, "--budget-usd", "1"), "nobody knows the price of openai/fake-model"),
+        ("", ("--backend", "codex", "--budget-usd", "1"), "codex does not tell what it costs"),
+        (', budget_usd="1"', MODEL, "nobody knows the price of openai/fake-model"),
         (', budget_usd="much"', MODEL, "budget_usd is 'much'"),
     ],
 )

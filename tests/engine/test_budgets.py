@@ -76,16 +76,49 @@ def test_an_agent_pauses_before_the_tool_call_that_its_own_budget_does_not_allow
 
 
 def test_no_model_without_a_price_is_asked_under_a_budget_in_dollars(agent: Agent) -> None:
-    assert agent.run([Reply(text="Done.")], budget={"usd": 2.0}) == "failed"
+    script = [Reply(text="Done.")]
+    assert agent.run(script, budget={"usd": 2.0}) == "paused"
 
     assert agent.bodies == []
-    assert "nobody knows the price of openai-compatible/fake-model" in agent.failure()["message"]
+    assert "nobody knows the price of openai-compatible/fake-model" in reason(agent.graphs)
+    assert resumed_with(agent, WORK, script, budget={"usd": 2.0}, allow_unknown_cost=True) == "succeeded"
+
+
+def test_a_program_that_does_not_tell_its_cost_is_followed_by_no_call_under_a_budget_in_dollars(
+    graphs: Graphs,
+) -> None:
+    body = "a [prompt=one] b [prompt=two] start -> a -> b -> exit"
+    given: dict[str, Any] = {"backend": "command", "command": ["/bin/sh", "-c", "echo . >> asked; echo done"]}
+    assert graphs.run(body, budget={"usd": 2.0}, **given).status == "paused"
+
+    assert (graphs.work / "asked").read_text() == ".\n"
+    assert "nobody knows what 1 of its calls cost" in reason(graphs)
+
+
+def test_what_a_program_said_that_it_cost_counts(graphs: Graphs) -> None:
+    body = "a [prompt=one] b [prompt=two] c [prompt=three] start -> a -> b -> c -> exit"
+    said = """echo . >> asked; echo '{"text": "done", "usage": {"total_cost_usd": 1.5}}'"""
+    given: dict[str, Any] = {"backend": "command", "command": ["/bin/sh", "-c", said]}
+    assert graphs.run(body, budget={"usd": 2.0}, **given).status == "paused"
+
+    assert (graphs.work / "asked").read_text() == ".\n.\n"
+    assert "has cost $3.0000" in reason(graphs)
+
+
+def test_a_tool_call_that_a_pause_kept_from_being_made_is_not_counted(agent: Agent) -> None:
+    calls = [Call("shell", {"command": f"touch made-{number}"}) for number in (1, 2, 3)]
+    script = [Reply(tool_calls=calls), Reply(text="Done.")]
+    assert agent.run(script, budget={"tool_calls": 2}) == "paused"
+    assert resumed_with(agent, WORK, script, budget={"tool_calls": 3}) == "succeeded"
+
+    assert agent.usage()["tool_calls"] == 3
 
 
 def test_an_unknown_cost_can_be_allowed(agent: Agent) -> None:
     assert agent.run([Reply(text="Done.")], budget={"usd": 2.0}, allow_unknown_cost=True) == "succeeded"
 
     assert "cost" not in agent.usage()
+    assert agent.usage()["unpriced"] == 1
 
 
 @pytest.mark.parametrize("backend", ["openai", "anthropic"])
@@ -103,5 +136,13 @@ def test_what_a_run_used_is_told_when_it_ends_also_what_was_used_before_a_kill(a
     agent.graphs.answer("B")
     assert resumed_with(agent, body, script) == "succeeded"
 
+    [retro] = agent.graphs.events("retro.completed")
     [ended] = agent.graphs.events("run.completed")
-    assert ended.properties["usage"] == {"input_tokens": 20, "output_tokens": 10, "total_tokens": 30, "turns": 2}
+    assert retro.properties["retro"]["stats"]["usage"] == ended.properties["usage"]  # type: ignore[index,call-overload]
+    assert ended.properties["usage"] == {
+        "input_tokens": 20,
+        "output_tokens": 10,
+        "total_tokens": 30,
+        "turns": 2,
+        "unpriced": 2,
+    }

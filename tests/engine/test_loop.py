@@ -50,7 +50,7 @@ def test_all_calls_of_an_answer_are_answered_together_and_in_order(agent: Agent)
 def test_counters_that_a_provider_does_not_report_stay_absent(agent: Agent) -> None:
     assert agent.run([Reply(text="Done.", usage=None)]) == "succeeded"
 
-    assert agent.usage() == {"turns": 1, "tool_calls": 0}
+    assert agent.usage() == {"turns": 1, "tool_calls": 0, "unpriced": 1}
 
 
 def test_half_a_surrogate_pair_of_a_model_is_text_all_the_same(agent: Agent) -> None:

@@ -37,8 +37,9 @@ def tokens_of(usage: Mapping[str, Any]) -> int:
     return sum(int(usage.get(name, 0)) for name in parts)
 
 
-def why_over(budget: Budget, used: Mapping[str, Any], call: Call) -> str | None:
-    """Which limit keeps the next call of that kind from being made, as the second half of a sentence; None when there is room."""
+def why_over(budget: Budget, used: Mapping[str, Any], call: Call, *, allow_unknown_cost: bool = False) -> str | None:
+    """Which limit keeps the next call of that kind from being made, as the second half of a sentence; None when there is room.
+    A budget in dollars cannot be held once something was used whose cost nobody knows (`unpriced`)."""
     if call == "tool":
         made = used.get("tool_calls", 0)
         if budget.tool_calls is not None and made >= budget.tool_calls:
@@ -47,6 +48,8 @@ def why_over(budget: Budget, used: Mapping[str, Any], call: Call) -> str | None:
     cost, tokens = used.get("cost", 0), tokens_of(used)
     if budget.usd is not None and cost >= budget.usd:
         return f"has cost ${cost:.4f}, and its budget is ${budget.usd:g}"
+    if budget.usd is not None and used.get("unpriced") and not allow_unknown_cost:
+        return f"has a budget of ${budget.usd:g}, and nobody knows what {used['unpriced']:,} of its calls cost"
     if budget.tokens is not None and tokens >= budget.tokens:
         return f"has used {tokens:,} tokens, and its budget is {budget.tokens:,}"
     return None

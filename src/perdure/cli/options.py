@@ -66,7 +66,7 @@ def workflow_options(function: F) -> F:
         click.option("--script", default="", metavar="FILE", help="The answers of the backend 'scripted'."),
         click.option("--sandbox", default="", metavar="NAME", help="Where commands run: local; others are refused."),
         *reversed(_BUDGETS),
-        click.option("--allow-unknown-cost", is_flag=True, help="Ask models without a price in spite of --budget-usd."),
+        _ALLOW_UNKNOWN_COST,
         click.option("--in-place", is_flag=True, help="Work in the folder itself, without a worktree."),
         click.option(
             "--keep-worktree",
@@ -83,6 +83,9 @@ def workflow_options(function: F) -> F:
     return function
 
 
+_ALLOW_UNKNOWN_COST = click.option(
+    "--allow-unknown-cost", is_flag=True, help="Ask agents whose cost nobody knows in spite of --budget-usd."
+)
 _BUDGETS = (
     click.option(
         "--budget-tokens", type=click.IntRange(min=0), help="Pause before a call when so many tokens are used."
@@ -96,6 +99,7 @@ _BUDGETS = (
 def change_options(function: F) -> F:
     """What can be otherwise from now on, of a run that is there already."""
     for decorator in (
+        _ALLOW_UNKNOWN_COST,
         *_BUDGETS,
         click.option("--cwd", "directory", default="", metavar="DIR", help="The folder to work in from now on."),
         click.option("--script", default="", metavar="FILE", help="The answers of the backend 'scripted'."),

@@ -104,8 +104,10 @@ def usage_text(usage: dict[str, Any]) -> str:
 
 
 def cost_text(usage: dict[str, Any]) -> str:
-    """What it cost in US dollars."""
-    return f"${usage['cost']:.4f}" if "cost" in usage else "cost unknown"
+    """What it cost in US dollars: at least, when nobody knows the cost of some of it."""
+    if not usage.get("cost") and ("cost" not in usage or usage.get("unpriced")):
+        return "cost unknown"
+    return f"{'at least ' if usage.get('unpriced') else ''}${usage['cost']:.4f}"
 
 
 def table(rows: list[list[str]], header: list[str]) -> None:

@@ -15,8 +15,12 @@ if TYPE_CHECKING:
     from perdure.graph.options import Options
     from perdure.kernel.context import RunContext
 
+# Backends that no money is paid for, and programs that never tell what they cost.
+_FREE = ("scripted", "simulated")
+WITHOUT_COST = ("codex", "acp")
 # Steps whose results say what a call of a provider, or an agent's program, used.
 _TURN, _NODE = "agent.turn", "graph.node"
+_TOOLS = ("agent.tool", "agent.inner", "agent.question")
 
 
 def budget_of(node: Node) -> Budget:
@@ -27,6 +31,19 @@ def budget_of(node: Node) -> Budget:
     except ValueError as error:
         raise Refused(f"Node {node.id}: budget_usd is {text!r}, which is no number.", hint="Write 2.50.") from error
     return Budget(usd, node.integer("budget_tokens"), node.integer("budget_tool_calls"))
+
+
+def needs_price(node: Node, options: Options) -> bool:
+    """Whether nothing may be asked whose cost nobody knows."""
+    return not options.allow_unknown_cost and (options.budget.usd is not None or budget_of(node).usd is not None)
+
+
+def told_by(backend: str, usage: dict[str, Any] | None, *, must_tell: bool) -> dict[str, Any] | None:
+    """What an agent's program said that it used. One that says nothing of its cost has one all the same: it is counted as unknown
+    where it said anything else, or where it matters."""
+    if backend in _FREE or "cost" in (usage or {}) or not (usage or must_tell):
+        return usage
+    return {**(usage or {}), "unpriced": 1}
 
 
 class Spent:
@@ -44,15 +61,17 @@ class Spent:
 
     async def check(self, op: RunContext, node: Node, own: Mapping[str, Any], call: Call = "model") -> None:
         """Return when the agent of this node, which itself has used `own`, may make one more call; pause the run when not."""
-        why = why_over(budget_of(node), own, call)
+        allowed = self._options.allow_unknown_cost
+        why = why_over(budget_of(node), own, call, allow_unknown_cost=allowed)
         if why is not None:
-            await op.pause(f"Agent {node.id} {why}. Raise it in the graph, then resume with --accept-changes.")
+            await op.pause(
+                f"Agent {node.id} {why}. {_way_on(why, 'Raise it in the graph, then resume with --accept-changes.')}"
+            )
         if self._limit != NO_BUDGET:
-            why = why_over(self._limit, self.total(op), call)
+            why = why_over(self._limit, self.total(op), call, allow_unknown_cost=allowed)
             if why is not None:
-                await op.pause(
-                    f"The run {why}. `perdure resume` with a larger one (--budget-usd, --budget-tokens) goes on."
-                )
+                raising = "`perdure resume` with a larger one (--budget-usd, --budget-tokens) goes on."
+                await op.pause(f"The run {why}. {_way_on(why, raising)}")
 
     def total(self, op: RunContext) -> dict[str, Any]:
         """All of it."""
@@ -76,14 +95,20 @@ def recorded_usage(op: RunContext, options: Options) -> dict[str, Any]:
     total: dict[str, Any] = {}
     looped: set[str] = set()
     for step_id, result in op.recorded_results(_TURN):
-        looped.add(step_id.partition("/turn-")[0])
+        looped.add(step_id.partition("/turn-")[0].partition("/attempt-")[0])
         add(total, usage_of_attempts(attempts_of(result), prices))
-        message = result.get("message") if isinstance(result, dict) else None
-        if isinstance(message, dict):
-            calls = message.get("tool_calls")
-            add(total, {"turns": 1} | ({"tool_calls": len(calls)} if isinstance(calls, list) and calls else {}))
+        if isinstance(result, dict) and isinstance(result.get("message"), dict):
+            add(total, {"turns": 1})
+    # What was called, not what models wanted: a run may pause between the two.
+    calls = sum(op.recorded_count(name) for name in _TOOLS)
+    add(total, {"tool_calls": calls} if calls else {})
     for step_id, result in op.recorded_results(_NODE):
         usage = result.get("usage") if isinstance(result, dict) else None
         if step_id not in looped and isinstance(usage, dict):
             add(total, usage)
     return total
+
+
+def _way_on(why: str, raising: str) -> str:
+    unknown = "nobody knows what" in why
+    return "`perdure resume` with --allow-unknown-cost goes on." if unknown else raising

@@ -22,7 +22,11 @@ def tell(run: RunContext, runtime: Runtime, outcome: Outcome) -> None:
     """Add the retrospective to the log."""
     run.emit("retro.started", {})
     stages = [*runtime.state.stages, *runtime.state.branches]
-    run.emit("retro.completed", {"retro": retrospective(stages, runtime.options.goal, outcome)})
+    told = retrospective(stages, runtime.options.goal, outcome)
+    used = runtime.spent.total(run)
+    if used:
+        told["stats"]["usage"] = used
+    run.emit("retro.completed", {"retro": told})
 
 
 def retrospective(stages: list[StageRecord], goal: str, outcome: Outcome) -> dict[str, Any]:

@@ -142,6 +142,9 @@ class RunContext(Protocol):
     def recorded_results(self, operation: str) -> Iterator[tuple[str, JSON]]:
         """Ids and results of the steps of that operation, anywhere in the run, that earlier owners ended, failed ones too."""
 
+    def recorded_count(self, operation: str) -> int:
+        """How many steps of that operation, anywhere in the run, earlier owners began."""
+
     async def pause(self, reason: str) -> NoReturn:
         """Let the run pause: what is under way ends, nothing new begins, and this never returns."""
 

@@ -329,6 +329,10 @@ class Scope:
                 properties: dict[str, JSON] = decode(record.body)  # type: ignore[assignment]
                 yield step_id, self._run.resolve(properties, "result")
 
+    def recorded_count(self, operation: str) -> int:
+        """How many steps of that operation, anywhere in the run, earlier owners began."""
+        return sum(1 for record in self._run.history.steps.values() if record.operation == operation)
+
     async def pause(self, reason: str) -> NoReturn:
         """Let the run pause: what is under way ends, nothing new begins, and this never returns."""
         if self._run.pausing is None:

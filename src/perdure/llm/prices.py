@@ -86,8 +86,11 @@ def find_price(backend: str, model: str, overrides: Mapping[str, Price] | None =
 def cost_usd(
     backend: str, model: str, usage: Usage | None, overrides: Mapping[str, Price] | None = None
 ) -> float | None:
-    """What a turn cost in US dollars; None when the price or the counts of input or output are not known."""
+    """What a turn cost in US dollars; None when the price or the counts of input or output are not known. What is free costs 0 also
+    where nothing was counted."""
     price = find_price(backend, model, overrides)
+    if price is not None and not any((price.input, price.output, price.cache_read, price.cache_write)):
+        return 0.0
     if price is None or usage is None or usage.input_tokens is None or usage.output_tokens is None:
         return None
     read, written = usage.cache_read_tokens or 0, usage.cache_write_tokens or 0

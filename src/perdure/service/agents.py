@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from perdure.graph.options import Options
 
 
+_ALLOW = "Pass --allow-unknown-cost to ask it in spite of that, or limit it by --budget-tokens."
+
+
 def check_agents(graph: Graph, options: Options, home: StateHome | None) -> None:
     """Every agent of the graph has a backend that can answer. Raises `Refused`. Without `home`, keys are not looked for."""
     from perdure.agents.backend import BACKENDS
@@ -36,7 +39,7 @@ def check_agents(graph: Graph, options: Options, home: StateHome | None) -> None
 
 def _check_agent(graph: Graph, node: Node, options: Options, home: StateHome | None) -> None:
     from perdure.agents.backend import command_for, find_backend
-    from perdure.graph.budgets import budget_of
+    from perdure.graph.budgets import budget_of, needs_price
     from perdure.graph.handlers.agent import schema_of
 
     budget_of(node)
@@ -46,6 +49,8 @@ def _check_agent(graph: Graph, node: Node, options: Options, home: StateHome | N
     if name == "command" and not command and not options.backend:
         raise Refused("Nothing says who answers it.", hint=_ways())
     find_backend(name, command, options.script)
+    if needs_price(node, options):
+        _check_prices(name, model_of(graph, node, options), options)
     if name not in MODELS:
         return
     from perdure.agents.loop.answers import check_schema
@@ -57,6 +62,25 @@ def _check_agent(graph: Graph, node: Node, options: Options, home: StateHome | N
     found = choices(name, model_of(graph, node, options), options.fallbacks)
     if home is not None:
         check_model_backend(found[0].backend, base_url=options.base_url, environ=os.environ, home=home)
+
+
+def _check_prices(name: str, model: str, options: Options) -> None:
+    """Under a budget in dollars, what the agent costs can be known. Raises `Refused`."""
+    import msgspec
+
+    from perdure.graph.budgets import WITHOUT_COST
+
+    if name in WITHOUT_COST:
+        raise Refused(f"There is a budget in dollars, and {name} does not tell what it costs.", hint=_ALLOW)
+    if name in MODELS:
+        from perdure.agents.loop.backend import choices, unpriced
+        from perdure.llm.prices import Price
+
+        prices = msgspec.convert(options.prices, dict[str, Price])
+        unknown = unpriced(choices(name, model, options.fallbacks), prices)
+        if unknown is not None:
+            hint = f"Say it in prices.json of the state home. {_ALLOW}"
+            raise Refused(f"There is a budget in dollars, and nobody knows the price of {unknown}.", hint=hint)
 
 
 def _ways() -> str:

@@ -167,6 +167,7 @@ class Change(msgspec.Struct, frozen=True):
     directory: str = ""
     budget_usd: float | None = None
     budget_tokens: int | None = None
+    allow_unknown_cost: bool = False
     edits: Literal["refuse", "accept", "ignore"] = "refuse"
 
 
@@ -200,6 +201,8 @@ def with_change(
         budget = msgspec.structs.replace(budget, tokens=change.budget_tokens)
     if budget != found.options.budget:
         options = msgspec.structs.replace(options, budget=budget)
+    if change.allow_unknown_cost:
+        options = msgspec.structs.replace(options, allow_unknown_cost=True)
     if options is found.options:
         return edited
     return GraphDefinition(found.graph, found.source, found.path, found.dialect, found.files, options)

@@ -20,10 +20,16 @@ from perdure.agents.budget import NO_BUDGET, Budget, Call, tokens_of, why_over
         (Budget(tool_calls=2), {"tool_calls": 2}, "tool", "has made 2 tool calls, and its budget is 2"),
         (Budget(tool_calls=2), {"tool_calls": 1}, "tool", None),
         (Budget(usd=1.0), {"cost": 2.0}, "tool", None),
+        (Budget(usd=1.0), {"unpriced": 2}, "model", "has a budget of $1, and nobody knows what 2 of its calls cost"),
+        (Budget(tokens=10), {"unpriced": 2}, "model", None),
     ],
 )
 def test_a_call_is_made_while_there_is_room(budget: Budget, used: dict[str, Any], call: Call, why: str | None) -> None:
     assert why_over(budget, used, call) == why
+
+
+def test_an_unknown_cost_can_be_allowed() -> None:
+    assert why_over(Budget(usd=1.0), {"cost": 0.5, "unpriced": 1}, "model", allow_unknown_cost=True) is None
 
 
 def test_who_reports_no_total_counts_its_cache_apart() -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.cli.output import duration, escaped, one_line, print_json
+from perdure.cli.output import cost_text, duration, escaped, one_line, print_json
 
 
 @pytest.mark.parametrize(
@@ -48,6 +48,20 @@ def test_one_line_is_one_line_and_no_wider(text: str, width: int) -> None:
 )
 def test_a_time_span_has_one_or_two_units(ms: int | None, shown: str) -> None:
     assert duration(ms) == shown
+
+
+@pytest.mark.parametrize(
+    ("usage", "shown"),
+    [
+        ({"cost": 0.5}, "$0.5000"),
+        ({"cost": 0.0}, "$0.0000"),
+        ({"cost": 0.5, "unpriced": 1}, "at least $0.5000"),
+        ({"cost": 0.0, "unpriced": 1}, "cost unknown"),
+        ({"turns": 1}, "cost unknown"),
+    ],
+)
+def test_a_cost_that_nobody_knows_is_never_shown_as_nothing(usage: dict[str, float], shown: str) -> None:
+    assert cost_text(usage) == shown
 
 
 @pytest.mark.parametrize("count", [0, 1, 200, 201, 1_000])

@@ -74,7 +74,7 @@ class ModelBackend:
             earlier = self._earlier(op, request, turn)
             asking.conversation.add(*earlier)
             saving.messages(0, earlier)
-            spending = Spending(self._prices(request, turn.settings), turn.check_budget, turn.on_usage)
+            spending = Spending(await self._prices(op, request, turn.settings), turn.check_budget, turn.on_usage)
             task = Task(
                 first=self._first(request, tools, has_tools=opened is not None, is_new=not earlier),
                 schema=request.schema,
@@ -137,16 +137,15 @@ class ModelBackend:
         )
         return stack.enter_context(open_context(op, context, box, permissions))
 
-    def _prices(self, request: AgentRequest, settings: AgentSettings) -> dict[str, Price]:
-        """The person's own prices. Raises `BackendError` where a cost must be known and would not be."""
+    async def _prices(self, op: OperationContext, request: AgentRequest, settings: AgentSettings) -> dict[str, Price]:
+        """The person's own prices. The run pauses where a cost must be known and would not be."""
         prices = msgspec.convert(dict(settings.prices), dict[str, Price])
-        for choice in choices(self._name, request.model, settings.fallbacks) if settings.needs_price else ():
-            if find_price(choice.backend, choice.model, prices) is None:
-                name = f"{choice.backend}/{choice.model}"
-                raise BackendError(
-                    f"There is a budget in dollars, and nobody knows the price of {name}. Say it in prices.json of the state home, or "
-                    "allow an unknown cost with --allow-unknown-cost.",
-                    error_code="PROVIDER_BUDGET_EXCEEDED",
+        if settings.needs_price:
+            unknown = unpriced(choices(self._name, request.model, settings.fallbacks), prices)
+            if unknown is not None:
+                await op.pause(
+                    f"There is a budget in dollars, and nobody knows the price of {unknown}. "
+                    "`perdure resume` with --allow-unknown-cost goes on."
                 )
         return prices
 
@@ -251,3 +250,11 @@ def choices(backend: str, model: str, fallbacks: Mapping[str, Any]) -> list[Choi
             raise Refused(f"The fallback {word!r} names no model.", hint="Write BACKEND:MODEL.")
         found.append(Choice(choice.backend or backend, choice.model or named))
     return found
+
+
+def unpriced(found: list[Choice], prices: Mapping[str, Price]) -> str | None:
+    """The first of those who may answer whose price nobody knows."""
+    for each in found:
+        if find_price(each.backend, each.model, prices) is None:
+            return f"{each.backend}/{each.model}"
+    return None

@@ -20,16 +20,16 @@ _COUNTERS = (
 
 
 def usage_of_attempts(attempts: Iterable[Attempt], prices: Mapping[str, Price]) -> dict[str, Any]:
-    """What calls of a provider reported, failed ones too. A counter that none reported stays absent; so does a cost without a price."""
+    """What calls of a provider reported, failed ones too. A counter that none reported stays absent; so does a cost without a price,
+    and `unpriced` counts the calls whose cost nobody knows."""
     total: dict[str, Any] = {}
     for each in attempts:
-        if each.usage is None:
+        if each.usage is None and each.error is not None:
             continue
-        counted = {name: getattr(each.usage, name) for name in _COUNTERS}
+        counted = {name: getattr(each.usage, name, None) for name in _COUNTERS}
         add(total, {name: count for name, count in counted.items() if count is not None})
         cost = cost_usd(each.backend, each.model, each.usage, prices)
-        if cost is not None:
-            add(total, {"cost": cost})
+        add(total, {"unpriced": 1} if cost is None else {"cost": cost})
     return total
 
 

@@ -20,6 +20,7 @@ from perdure.agents.backend import (
 )
 from perdure.base.errors import Refused
 from perdure.graph.answering import backend_of, model_of
+from perdure.graph.budgets import needs_price, told_by
 from perdure.graph.directive import WORDS, apply_directive, find_directive
 from perdure.graph.failures import classify
 from perdure.graph.outcome import NodeOutcome, failed, try_again
@@ -84,9 +85,10 @@ async def run(visit: Visit) -> NodeOutcome:
         except BackendError as error:
             if error.report is not None or name not in MODELS:
                 visit.op.emit("agent.cli.completed", _ended(node.id, str(error), error.report), again=True)
+                error.usage = _told(visit, name, error.usage)
             return _failed(error)
-    if name not in MODELS and result.usage:
-        visit.runtime.spent.add(result.usage)
+    if name not in MODELS:
+        result = msgspec.structs.replace(result, usage=_told(visit, name, result.usage))
     if result.report is not None:
         visit.op.emit("agent.cli.completed", _ended(node.id, None, result.report), again=True)
     outcome = _outcome(visit, result, left_before)
@@ -177,16 +179,22 @@ def _turn_context(visit: Visit) -> AgentContext:
     )
 
 
+def _told(visit: Visit, backend: str, usage: dict[str, Any] | None) -> dict[str, Any] | None:
+    """What a program used, counted for the run as soon as it has ended, whatever its end was."""
+    told = told_by(backend, usage, must_tell=needs_price(visit.node, visit.runtime.options))
+    visit.runtime.spent.add(told or {})
+    return told
+
+
 def _settings(visit: Visit) -> AgentSettings:
     options = visit.runtime.options
-    in_dollars = options.budget.usd is not None or bool(visit.node.text("budget_usd"))
     return AgentSettings(
         options.base_url,
         options.fallbacks,
         options.agents,
         options.mcp_servers,
         options.prices,
-        needs_price=in_dollars and not options.allow_unknown_cost,
+        needs_price=needs_price(visit.node, options),
     )
 
 
