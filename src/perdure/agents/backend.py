@@ -10,7 +10,7 @@ import msgspec
 from perdure.agents.budget import Call
 from perdure.base.errors import PerdureError, Refused
 from perdure.base.jsonvalue import JSON
-from perdure.kernel.context import OperationContext
+from perdure.kernel.context import OperationContext, RunContext
 from perdure.kernel.outcome import FailureClass
 from perdure.llm import MODELS
 from perdure.sandbox.command import Filter
@@ -62,12 +62,19 @@ class AgentSettings(msgspec.Struct, frozen=True):
     needs_price: bool = False
 
 
+# The scope of the turn, a name in it that nothing else has, the tool, its arguments; then also whether it failed, and its text.
+BeforeTool = Callable[[RunContext, str, str, dict[str, Any]], Awaitable[str | None]]
+AfterTool = Callable[[RunContext, str, str, dict[str, Any], bool, str], Awaitable[str | None]]
+
+
 class AgentContext(msgspec.Struct, frozen=True):
     """What a backend may use: the operation that it works for, a scratch path, a filter for secrets, whom to tell that a process
     began, and a way to keep a finished file in the log (the file may be gone then). `settings` are the run's; `conversations` are
     those that other requests of this process had, by the `path` of their results.
 
-    `check_budget` returns when an agent that has used so much may make one more call; `on_usage` hears what each call used."""
+    `before_tool` hears of a call of a model's tool in its turn's scope, with a place of its own, and says why it may not be made;
+    `after_tool` hears what came of it, and says why that does not count. `check_budget` returns when an agent that has used so much
+    may make one more call; `on_usage` hears what each call used."""
 
     op: OperationContext
     scratch: str
@@ -76,6 +83,8 @@ class AgentContext(msgspec.Struct, frozen=True):
     keep_text: Callable[[str], JSON]
     settings: AgentSettings = AgentSettings()
     conversations: dict[str, Any] = {}
+    before_tool: BeforeTool | None = None
+    after_tool: AfterTool | None = None
     check_budget: Callable[[Mapping[str, Any], Call], Awaitable[None]] | None = None
     on_usage: Callable[[Mapping[str, Any]], None] = lambda _usage: None
 

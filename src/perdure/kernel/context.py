@@ -139,6 +139,9 @@ class RunContext(Protocol):
     def recorded_result(self, step_id: str) -> JSON:
         """The result of a step anywhere in the run that an earlier owner finished; None when there is none."""
 
+    def steer_child(self, run_dir: str, text: str) -> bool:
+        """Say something to the child run of that directory, as a person could; whether there was one to say it to."""
+
     def recorded_results(self, operation: str) -> Iterator[tuple[str, JSON]]:
         """Ids and results of the steps of that operation, anywhere in the run, that earlier owners ended, failed ones too."""
 

@@ -6,8 +6,9 @@ import asyncio
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from perdure.base.errors import Refused
-from perdure.base.jsonvalue import JSON, decode, digest
+from perdure.base.jsonvalue import JSON, decode, digest, encode
 from perdure.kernel import large, stepping, waiting
+from perdure.kernel.lifecycle import SETTLED
 from perdure.kernel.operation import StepFailed, find_operation
 from perdure.kernel.retry import NO_RETRY, Retry
 from perdure.kernel.stepping import failure_of
@@ -321,6 +322,16 @@ class Scope:
             return None
         properties: dict[str, JSON] = decode(record.body)  # type: ignore[assignment]
         return self._run.resolve(properties, "result")
+
+    def steer_child(self, run_dir: str, text: str) -> bool:
+        """Say something to the child run of that directory, as a person could; whether there was one to say it to."""
+        store = self._run.engine.store
+        for row in store.child_runs(self.run_id):
+            if row.run_dir == run_dir and row.status not in SETTLED:
+                store.request(row.no, "steer", encode({"text": text}).decode(), self._run.clock.now_ms())
+                self._run.engine.others.look_again()
+                return True
+        return False
 
     def recorded_results(self, operation: str) -> Iterator[tuple[str, JSON]]:
         """Ids and results of the steps of that operation, anywhere in the run, that earlier owners ended, failed ones too."""

@@ -35,6 +35,10 @@ class Others:
             self._marker = 0
             self._watching = asyncio.get_running_loop().call_later(WATCH_S, self._look)
 
+    def look_again(self) -> None:
+        """Look at every run next time: what this process itself wrote changes no marker."""
+        self._marker = 0
+
     def look_for_answer(self, run: Run, question_id: str) -> None:
         """Let the run go on if its question was answered, by whomever."""
         waiting = run.questions.get(question_id)

@@ -12,7 +12,7 @@ import msgspec
 from perdure.agents.backend import AgentContext, AgentRequest, AgentResult, BackendError
 from perdure.agents.loop import answers
 from perdure.agents.loop.history import recorded_conversation, unanswered
-from perdure.agents.loop.loop import DEFAULT_TURNS, Answer, Loop, Task
+from perdure.agents.loop.loop import DEFAULT_TURNS, Answer, Loop, Task, ToolHooks
 from perdure.agents.loop.own_tools import offered
 from perdure.agents.loop.prompt import system_prompt
 from perdure.agents.loop.saving import Saving, Unsaved, session_id_of
@@ -81,9 +81,10 @@ class ModelBackend:
                 max_turns=request.max_turns or loop_settings.max_turns,
                 window=loop_settings.context_window,
             )
+            hooks = ToolHooks(turn.before_tool, turn.after_tool)
             token = current.set(asking)
             try:
-                answer = await Loop(op, asking, task, opened, saving, spending).run()
+                answer = await Loop(op, asking, task, opened, saving, spending, hooks).run()
             except BackendError as error:
                 saving.end(error=error.message, code=error.error_code)
                 error.usage = spending.usage

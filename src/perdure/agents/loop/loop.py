@@ -16,6 +16,7 @@ from perdure.kernel.operation import StepFailed
 from perdure.llm.protocol import Message, ToolCall, ToolResult
 
 if TYPE_CHECKING:
+    from perdure.agents.backend import AfterTool, BeforeTool
     from perdure.agents.loop.saving import Unsaved
     from perdure.agents.loop.spending import Spending
     from perdure.agents.loop.turn import Asking
@@ -44,11 +45,34 @@ class Answer(NamedTuple):
     files: list[str]
 
 
+class ToolHooks(NamedTuple):
+    """Whom to ask before a tool is called, and to tell after it; see `AgentContext`."""
+
+    before: BeforeTool | None
+    after: AfterTool | None
+
+
+def as_object(arguments: str) -> dict[str, Any]:
+    """A call's arguments for those who look at them; what is no JSON object stands under `text`."""
+    try:
+        found = msgspec.json.decode(arguments)
+    except (msgspec.DecodeError, RecursionError, UnicodeError):
+        found = None
+    return found if isinstance(found, dict) else {"text": arguments}
+
+
 class Loop:
     """One agent at work."""
 
     def __init__(
-        self, op: OperationContext, asking: Asking, task: Task, opened: Open | None, saving: Unsaved, spending: Spending
+        self,
+        op: OperationContext,
+        asking: Asking,
+        task: Task,
+        opened: Open | None,
+        saving: Unsaved,
+        spending: Spending,
+        hooks: ToolHooks | None = None,
     ) -> None:
         self._op = op
         self._asking = asking
@@ -56,6 +80,7 @@ class Loop:
         self._opened = opened
         self._saving = saving
         self._spending = spending
+        self._hooks = hooks or ToolHooks(None, None)
         self._tools: tuple[Tool, ...] = asking.tools
         self._number = 0
         self._turns: list[int] = []
@@ -160,8 +185,21 @@ class Loop:
         return tuple(Message("user", text=steered(str(text))) for text in texts)
 
     async def _call(self, scope: RunContext, number: int, call: ToolCall) -> ToolResult:
+        """The result of a call, with what hooks say before and after it."""
+        name, hooks, arguments = f"tool-{number}", self._hooks, as_object(call.arguments)
+        refused = await hooks.before(scope, f"{name}-before", call.name, arguments) if hooks.before else None
+        if refused is not None:
+            return ToolResult(call.id, f"This call is not allowed: {refused}", is_error=True)
+        result = await self._made(scope, name, call)
+        if hooks.after is None:
+            return result
+        blocked = await hooks.after(scope, f"{name}-after", call.name, arguments, result.is_error, result.text)
+        if blocked is None:
+            return result
+        return ToolResult(call.id, f"{result.text}\n[This does not count: {blocked}]", is_error=True)
+
+    async def _made(self, scope: RunContext, name: str, call: ToolCall) -> ToolResult:
         """The result of a call, recorded."""
-        name = f"tool-{number}"
         assert self._opened is not None
         is_new = not scope.has_record(name)
         if is_new:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -19,6 +20,7 @@ from perdure.agents.backend import (
     find_backend,
 )
 from perdure.base.errors import Refused
+from perdure.graph import tool_hooks
 from perdure.graph.answering import backend_of, model_of
 from perdure.graph.budgets import needs_price, told_by
 from perdure.graph.directive import WORDS, apply_directive, find_directive
@@ -27,12 +29,14 @@ from perdure.graph.outcome import NodeOutcome, failed, try_again
 from perdure.graph.preamble import fidelity_of, preamble, thread_of
 from perdure.graph.runtime import Visit
 from perdure.graph.scripts import place_environment
+from perdure.graph.tool_hooks import ToolUse
 from perdure.graph.variables import render
 from perdure.kernel.capacity.tags import parse_tags
 from perdure.llm import MODELS
 
 if TYPE_CHECKING:
     from perdure.base.jsonvalue import JSON
+    from perdure.kernel.context import RunContext
     from perdure.sandbox.groups import Group
 
 LAST_RESPONSE = 200
@@ -166,6 +170,7 @@ def _turn_context(visit: Visit) -> AgentContext:
         op.emit("agent.cli.started", about, again=True)
         await op.flush()
 
+    hooked = visit.runtime.hooks.wants_tools(visit.node)
     return AgentContext(
         op=op,
         scratch=visit.spool("agent"),
@@ -174,6 +179,8 @@ def _turn_context(visit: Visit) -> AgentContext:
         keep_text=op.keep_text,
         settings=_settings(visit),
         conversations=visit.runtime.conversations,
+        before_tool=partial(_before_tool, visit) if hooked else None,
+        after_tool=partial(_after_tool, visit) if hooked else None,
         check_budget=lambda used, call: visit.runtime.spent.check(op, visit.node, used, call),
         on_usage=visit.runtime.spent.add,
     )
@@ -184,6 +191,19 @@ def _told(visit: Visit, backend: str, usage: dict[str, Any] | None) -> dict[str,
     told = told_by(backend, usage, must_tell=needs_price(visit.node, visit.runtime.options))
     visit.runtime.spent.add(told or {})
     return told
+
+
+async def _before_tool(visit: Visit, scope: RunContext, place: str, name: str, arguments: dict[str, Any]) -> str | None:
+    refused = await tool_hooks.before(scope.scope(place), visit.runtime, ToolUse(visit.node, name, arguments))
+    return refused.reason if refused is not None else None
+
+
+async def _after_tool(
+    visit: Visit, scope: RunContext, place: str, name: str, arguments: dict[str, Any], is_error: bool, text: str
+) -> str | None:
+    use = ToolUse(visit.node, name, arguments)
+    failure = text if is_error else None
+    return await tool_hooks.after(scope.scope(place), visit.runtime, use, failure=failure, output=text)
 
 
 def _settings(visit: Visit) -> AgentSettings:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
+
+import msgspec
 
 from perdure.graph.outcome import NodeOutcome, failed
 from perdure.graph.runtime import Visit
@@ -44,6 +47,27 @@ def _updates(best: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def _form(ids: list[str]) -> str:
+    """The JSON Schema of an answer that names one branch; only models are held to it."""
+    properties = {"best_id": {"enum": ids}, "reason": {"type": "string"}}
+    return msgspec.json.encode(
+        {"type": "object", "properties": properties, "required": ["best_id"], "additionalProperties": False}
+    ).decode()
+
+
+def named_in(answer: str, ids: list[str]) -> list[str]:
+    """Which of the ids an answer names: the value of its `best_id`, or the ids that stand in it as words of their own."""
+    try:
+        found = msgspec.json.decode(answer)
+    except msgspec.DecodeError:
+        found = None
+    if isinstance(found, dict) and "best_id" in found:
+        return [each for each in ids if each == found["best_id"]]
+    if answer.strip() in ids:
+        return [answer.strip()]
+    return [each for each in ids if re.search(rf"(?<![\w-]){re.escape(each)}(?![\w-])", answer)]
+
+
 async def _chosen_by_agent(visit: Visit, results: list[dict[str, Any]], good: list[dict[str, Any]]) -> NodeOutcome:
     """An agent names the winner; a name that is none of the branches is a failure, not a guess."""
     from perdure.graph.handlers import agent
@@ -51,20 +75,24 @@ async def _chosen_by_agent(visit: Visit, results: list[dict[str, Any]], good: li
     told = "\n\n".join(
         f"Branch {each['id']} ({each['status']}):\n{str(each.get('output') or '')[:4_000]}" for each in results
     )
-    original = visit.node.attrs["prompt"]
+    prompt = f"{visit.node.attrs['prompt']}\n\n{told}\n\nName the id of the best branch."
+    form = {"output_schema": _form([each["id"] for each in good])}
     node = type(visit.node)(
         id=visit.node.id,
-        attrs=visit.node.attrs | {"prompt": f"{original}\n\n{told}\n\nName the id of the best branch."},
+        attrs=form | visit.node.attrs | {"prompt": prompt},
         classes=visit.node.classes,
     )
     answered = await agent.run(Visit(visit.op, node, visit.runtime, visit.place, visit.number))
     if not answered.is_good:
         return answered
     wanted = str(answered.context_updates.get("best_id") or answered.preferred_label or answered.response or "")
-    best = next((each for each in good if each["id"] == wanted.strip()), None)
-    best = best or next((each for each in good if each["id"] in wanted), None)
-    if best is None:
-        return failed(f"The answer of {visit.node.id} names none of the branches {', '.join(e['id'] for e in good)}.")
+    named = [each for each in good if each["id"] in named_in(wanted, [each["id"] for each in good])]
+    if len(named) != 1:
+        which = "none" if not named else "more than one"
+        return failed(
+            f"The answer of {visit.node.id} names {which} of the branches {', '.join(e['id'] for e in good)}."
+        )
+    best = named[0]
     head = best.get("head_sha")
     if visit.runtime.git and head:
         input = {"heads": [head], "message": f"{visit.node.id} chose {best['id']}"}

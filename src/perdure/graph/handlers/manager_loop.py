@@ -22,10 +22,16 @@ from perdure.kernel.operation import operation
 
 if TYPE_CHECKING:
     from perdure.graph.definition import GraphDefinition
+    from perdure.graph.runtime import Runtime
     from perdure.kernel.context import OperationContext
     from perdure.kernel.outcome import Outcome
 
 _MAX_DEPTH = 5
+_MOST_SEEN = 8_000
+_STEERING = (
+    "You look after a workflow that is at work. Below is what it knows now, as JSON. When it goes well, answer OK and nothing else. "
+    "Otherwise answer with what its agent should be told, in a few sentences; they are passed on as they are."
+)
 
 
 async def run(visit: Visit) -> NodeOutcome:
@@ -90,7 +96,8 @@ class _Watch:
         """Look again and again, when the node says for what or how often; raises `_Enough`."""
         node, op = self._visit.node, self._visit.op
         text = node.text("manager.stop_condition").strip()
-        if not text and "manager.max_cycles" not in node.attrs:
+        steers = "steer" in node.text("manager.actions")
+        if not text and not steers and "manager.max_cycles" not in node.attrs:
             return
         condition = parse(text) if text else None
         for _ in range(node.integer("manager.max_cycles") or 1):
@@ -102,6 +109,9 @@ class _Watch:
                 self._is_unwanted = True
                 notes = f"content with its child: {text}"
                 raise _Enough(NodeOutcome("succeeded", context_updates={"last_stage": node.id}, notes=notes))
+            if steers:
+                input = {"node": node.id, "place": self._visit.place.path, "run_dir": self._run_dir, "seen": seen}
+                await op.step("steer", "graph.steer_child", input)
         self._is_unwanted = True
         raise _Enough(failed(f"Manager {node.id} looked {node.integer('manager.max_cycles')} times without an end."))
 
@@ -116,6 +126,23 @@ def look_at_child(op: OperationContext, _input: JSON) -> JSON:
     except (OSError, msgspec.DecodeError, KeyError):
         return {}
     return dict(values)
+
+
+@operation("graph.steer_child")
+async def steer_child(op: OperationContext, input: dict[str, Any]) -> JSON:
+    """An agent looks at the child, and may say something to it; what was said, null when nothing."""
+    from perdure.graph.handlers import agent
+
+    runtime: Runtime = op.local
+    node = runtime.graph.nodes[input["node"]]
+    seen = msgspec.json.encode(input["seen"]).decode()[:_MOST_SEEN]
+    prompt = f"{node.text('prompt') or node.label}\n\n{_STEERING}\n\n{seen}"
+    asked = type(node)(id=node.id, attrs=node.attrs | {"prompt": prompt, "type": "prompt"}, classes=node.classes)
+    answered = await agent.run(Visit(op, asked, runtime, runtime.places[input["place"]], 1))
+    said = str(answered.response or "").strip()
+    if not answered.is_good or said.strip(" .!").upper() in ("", "OK"):
+        return None
+    return said if op.steer_child(input["run_dir"], said) else None
 
 
 def _as_context(seen: JSON) -> dict[str, Any]:
