@@ -147,7 +147,10 @@ class Scope:
             self._check_same(step_id, "kernel.ask", input_digest, record)
             if record.end is not None:
                 return replayed_answer(record)
-        return await waiting.ask(self._run, self._frame, step_id, question, input_digest, record)
+        from perdure.kernel.capacity.holding import given_back
+
+        async with given_back(self._frame):
+            return await waiting.ask(self._run, self._frame, step_id, question, input_digest, record)
 
     async def sleep(self, name: str, duration_ms: int) -> None:
         step_id = self._enter(name)

@@ -16,6 +16,7 @@ from perdure.kernel.capacity.slots import COURTESY_MS, Capacity, Wish
 from perdure.kernel.capacity.tags import BadTag
 from perdure.kernel.context import OperationContext, RunContext
 from perdure.kernel.engine import Engine
+from perdure.kernel.interviewer import PendingQuestion
 from perdure.kernel.operation import StepFailed, operation
 from perdure.kernel.outcome import Outcome
 from perdure.kernel.question import Answer, Option, Question
@@ -84,6 +85,19 @@ async def agent(op: OperationContext, input: dict[str, Any]) -> JSON:
 async def nested(op: OperationContext, input: dict[str, Any]) -> JSON:
     async with op.slot("codex", tags=["screen"]):
         return await op.step("inner", "test.agent_at_work", input)
+
+
+@operation("test.agent_that_asks")
+async def agent_that_asks(op: OperationContext, input: dict[str, Any]) -> JSON:
+    async with op.slot("codex", tags=input.get("tags", ())):
+        answer = await op.step("question", "test.asked_inside", None)
+        await agents.work(input["name"])
+    return answer
+
+
+@operation("test.asked_inside")
+async def asked_inside(op: OperationContext, _input: JSON) -> JSON:
+    return list((await op.ask("may", GO)).selected)
 
 
 def branches(*inputs: dict[str, Any]) -> Callable[[RunContext], Any]:
@@ -355,6 +369,101 @@ def test_a_run_does_not_park_while_a_branch_waits_for_a_slot(bench: Bench) -> No
     assert bench.engine.answer(question.question_id, Answer("selected", ["y"]))
     bench.engine = bench.new_engine(limits=Limits({"codex": 1}))
     assert bench.execute(run_id).outcome == Outcome("succeeded", output=[["y"], "b"])
+
+
+class Person:
+    """Answers when the test lets it."""
+
+    def __init__(self) -> None:
+        self.is_present = True
+        self.was_asked = asyncio.Event()
+        self.may_answer = asyncio.Event()
+
+    async def ask(self, _pending: PendingQuestion) -> Answer:
+        self.was_asked.set()
+        await self.may_answer.wait()
+        return Answer("selected", ["y"], by="person")
+
+
+async def asking_beside_another(run: RunContext, **asks: Any) -> Outcome:
+    """An agent that asks, and one that comes when it has asked."""
+
+    async def ask() -> JSON:
+        return await run.scope("a").step("agent", "test.agent_that_asks", {"name": "a", **asks})
+
+    async def work() -> JSON:
+        await run.local.was_asked.wait()
+        return await run.scope("b").step("agent", "test.agent_at_work", {"name": "b"})
+
+    return Outcome("succeeded", output=await run.gather([ask, work]))
+
+
+def test_an_agent_that_waits_for_a_person_lets_another_work_in_its_slot_and_takes_one_again(bench: Bench) -> None:
+    limited(bench, codex=1)
+
+    async def go() -> Any:
+        person = Person()
+
+        async def program(run: RunContext) -> Outcome:
+            run.local = person
+            return await asking_beside_another(run)
+
+        run_id = bench.submit(program)
+        running = asyncio.ensure_future(bench.engine.execute(run_id, interviewers=[person]))
+        await agents.until(lambda: agents.at_work == ["b"])
+        person.may_answer.set()
+        # It has its answer, and waits until the other one ends.
+        await heard(bench, 1, "interview.completed")
+        await heard(bench, 1)
+        assert agents.at_work == ["b"]
+        await agents.end("b")
+        await agents.until(lambda: agents.at_work == ["a"])
+        assert len(bench.store.slots.rows()) == 1
+        await agents.end("a")
+        return await running
+
+    result = asyncio.run(go())
+    assert result.outcome.output == [["y"], "b"]
+    assert agents.most == 1
+    assert bench.store.slots.rows() == []
+
+
+def test_an_agent_with_a_mutex_tag_keeps_what_it_holds_while_it_asks(bench: Bench) -> None:
+    limited(bench, codex=1)
+
+    async def go() -> Any:
+        person = Person()
+
+        async def program(run: RunContext) -> Outcome:
+            run.local = person
+            return await asking_beside_another(run, tags=["screen"])
+
+        run_id = bench.submit(program)
+        running = asyncio.ensure_future(bench.engine.execute(run_id, interviewers=[person]))
+        await heard(bench, 1)
+        assert agents.at_work == []
+        await agents.end_all()
+        person.may_answer.set()
+        return await running
+
+    assert asyncio.run(go()).status == "succeeded"
+    assert agents.order == ["a", "b"]
+
+
+def test_a_run_that_parks_while_an_agent_asks_holds_no_slot_and_takes_one_when_it_goes_on(bench: Bench) -> None:
+    limited(bench, park=True, codex=1)
+
+    async def program(run: RunContext) -> Outcome:
+        return Outcome("succeeded", output=await run.step("agent", "test.agent_that_asks", {"name": "a"}))
+
+    run_id = bench.submit(program)
+    assert bench.execute(run_id).status == "waiting"
+    assert bench.store.slots.rows() == []
+    [question] = bench.store.open_questions()
+    assert bench.engine.answer(question.question_id, Answer("selected", ["y"]))
+    agents.may_end.add("a")
+    assert bench.execute(run_id).status == "succeeded"
+    assert agents.order == ["a"]
 
 
 async def heard_waiting(bench: Bench, run_id: str) -> None:
