@@ -1,11 +1,15 @@
 """What keeps a run with agents from starting is said before anything starts; what comes up later costs no work."""
 
+import os
+import subprocess
+import sys
 from pathlib import Path
+from queue import Queue
 
 import pytest
 
 from conftest import Perdure  # type: ignore[import-not-found]
-from perdure.testing.providers import FakeProvider, Reply
+from perdure.testing.providers import Call, FakeProvider, Reply
 
 from .workflows import only_run
 
@@ -68,6 +72,38 @@ def test_a_budget_pauses_a_run_until_somebody_grants_more(perdure: Perdure, tmp_
     assert "30 tokens, 2 turns, cost unknown" in perdure("show", "g").succeeded().out
     assert only_run(perdure)["usage"]["total_tokens"] == 30  # type: ignore[index]
     assert "COST" in perdure("ps", "-a").succeeded().out
+
+
+def test_what_was_used_before_a_kill_in_the_midst_of_a_turn_counts(perdure: Perdure, tmp_path: Path) -> None:
+    (tmp_path / "g.fabro").write_text(GRAPH % "")
+    owners: Queue[subprocess.Popen[bytes]] = Queue()
+    asked: list[object] = []
+
+    def script(request: object) -> Reply:
+        asked.append(request)
+        if len(asked) == 2:
+            owner = owners.get(timeout=20)
+            owner.kill()
+            owner.wait()
+        return Reply(tool_calls=[Call("glob", {"pattern": f"{len(asked)}*"})])
+
+    with FakeProvider(script) as provider:
+        words = ["run", "g.fabro", *MODEL, "--budget-tokens", "30"]
+        owner = subprocess.Popen(
+            [sys.executable, "-m", "perdure.cli.entry", *words],
+            cwd=tmp_path,
+            env={**os.environ, **provider.environ},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        owners.put(owner)
+        owner.wait(timeout=30)
+        assert perdure("resume", "g", env=provider.environ).code == 4
+
+    # The second turn is asked again, as nothing of it was recorded; a third one is too much.
+    assert len(asked) == 3
+    assert "has used 30 tokens" in perdure("show", "g").succeeded().out
 
 
 @pytest.mark.parametrize("text", ["[budget]\nusd = 'much'", "[budget]\ntime = 5", "[budget]\ntokens = 1.5"])

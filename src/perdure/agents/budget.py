@@ -12,10 +12,12 @@ Call = Literal["model", "tool"]
 
 
 class Budget(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Limits in US dollars, tokens and tool calls; None is no limit. They are compared before a call: what is under way ends."""
+    """Limits in US dollars, tokens, turns of models and tool calls; None is no limit. They are compared before a call: what is under
+    way ends."""
 
     usd: float | None = None
     tokens: int | None = None
+    turns: int | None = None
     tool_calls: int | None = None
 
 
@@ -52,4 +54,7 @@ def why_over(budget: Budget, used: Mapping[str, Any], call: Call, *, allow_unkno
         return f"has a budget of ${budget.usd:g}, and nobody knows what {used['unpriced']:,} of its calls cost"
     if budget.tokens is not None and tokens >= budget.tokens:
         return f"has used {tokens:,} tokens, and its budget is {budget.tokens:,}"
+    turns = used.get("turns", 0)
+    if budget.turns is not None and turns >= budget.turns:
+        return f"has made {turns:,} turns, and its budget is {budget.turns:,}"
     return None

@@ -30,7 +30,7 @@ def budget_of(node: Node) -> Budget:
         usd = float(text) if text else None
     except ValueError as error:
         raise Refused(f"Node {node.id}: budget_usd is {text!r}, which is no number.", hint="Write 2.50.") from error
-    return Budget(usd, node.integer("budget_tokens"), node.integer("budget_tool_calls"))
+    return Budget(usd, node.integer("budget_tokens"), tool_calls=node.integer("budget_tool_calls"))
 
 
 def needs_price(node: Node, options: Options) -> bool:

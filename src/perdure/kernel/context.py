@@ -136,6 +136,9 @@ class RunContext(Protocol):
     def has_record(self, name: str) -> bool:
         """Whether an earlier owner began the next step of that name here."""
 
+    def has_end(self, name: str) -> bool:
+        """Whether an earlier owner ended the next step of that name here, so that it is not executed again."""
+
     def recorded_result(self, step_id: str) -> JSON:
         """The result of a step anywhere in the run that an earlier owner finished; None when there is none."""
 

@@ -318,6 +318,12 @@ class Scope:
         visit = self._visits.get(name, 0) + 1
         return f"{self._prefix}{name}{f'@{visit}' if visit > 1 else ''}" in self._run.history.steps
 
+    def has_end(self, name: str) -> bool:
+        """Whether an earlier owner ended the next step of that name here, so that it is not executed again."""
+        visit = self._visits.get(name, 0) + 1
+        record = self._run.history.steps.get(f"{self._prefix}{name}{f'@{visit}' if visit > 1 else ''}")
+        return record is not None and record.end is not None
+
     def recorded_result(self, step_id: str) -> JSON:
         """The result of a step anywhere in the run that an earlier owner finished; None when there is none."""
         record = self._run.history.steps.get(step_id)

@@ -115,7 +115,7 @@ class Loop:
             )
         self._number += 1
         scope = self._op.scope(f"turn-{self._number}")
-        if not scope.has_record("model"):
+        if not scope.has_end("model"):  # one that was cut off is asked again, and others may have spent meanwhile
             await self._spending.check("model")
         try:
             record = await self._ask(scope, asked, tools=() if self._repaired else self._tools)
