@@ -210,6 +210,7 @@ def _steered(agent: Agent, text: str) -> Callable[[Any], Reply]:
             row = agent.graphs.store.find_run(agent.graphs.run_id)
             assert row is not None
             agent.graphs.store.request(row.no, "steer", json.dumps({"text": text}), 0)
+            agent.graphs.engine.others.look_again()
             return Reply(text="Done.", pause_ms=300, fault="drip")
         return Reply(text=f"Heard {len(asked.body['messages'])}.")
 
