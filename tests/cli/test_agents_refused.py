@@ -74,6 +74,19 @@ def test_a_budget_pauses_a_run_until_somebody_grants_more(perdure: Perdure, tmp_
     assert "COST" in perdure("ps", "-a").succeeded().out
 
 
+def test_a_run_keeps_the_prices_that_it_began_with(perdure: Perdure, state_home: Path, tmp_path: Path) -> None:
+    (tmp_path / "g.fabro").write_text(GRAPH.replace("a -> exit", "a -> b -> exit; b [prompt=q]") % "")
+    state_home.mkdir(parents=True, exist_ok=True)
+    (state_home / "prices.json").write_text('{"openai/*": {"input": 100000, "output": 0}}')
+    with FakeProvider([Reply(text="One."), Reply(text="Two.")]) as provider:
+        perdure("preflight", "g.fabro", *MODEL, "--budget-usd", "1", env=provider.environ).succeeded()
+        assert perdure("run", "g.fabro", *MODEL, "--budget-usd", "1", env=provider.environ).code == 4
+        (state_home / "prices.json").write_text('{"openai/*": {"input": 0, "output": 0}}')
+        perdure("resume", "g", "--budget-usd", "5", env=provider.environ).succeeded()
+
+    assert only_run(perdure)["usage"]["cost"] == 2.0  # type: ignore[index]
+
+
 def test_what_was_used_before_a_kill_in_the_midst_of_a_turn_counts(perdure: Perdure, tmp_path: Path) -> None:
     (tmp_path / "g.fabro").write_text(GRAPH % "")
     owners: Queue[subprocess.Popen[bytes]] = Queue()

@@ -37,6 +37,31 @@ def check_agents(graph: Graph, options: Options, home: StateHome | None) -> None
     resolve_variables(options.env, os.environ)
 
 
+def with_prices(graph: Graph, options: Options) -> Options:
+    """The options with the prices that hold now for all models that may answer: neither a changed file nor a newer table changes what
+    the run counts later. For a graph whose agents were checked."""
+    import msgspec
+
+    names = [
+        (backend_of(graph, node, options), model_of(graph, node, options))
+        for node in graph.nodes.values()
+        if node.handler in ("agent", "prompt")
+    ]
+    asked = [(name, model) for name, model in names if name in MODELS]
+    if options.dry_run or not asked:
+        return options
+    from perdure.agents.loop.backend import choices
+    from perdure.llm.prices import Price, find_price
+
+    own = msgspec.convert(options.prices, dict[str, Price])
+    prices = dict(options.prices)
+    for each in (choice for name, model in asked for choice in choices(name, model, options.fallbacks)):
+        price = find_price(each.backend, each.model, own)
+        if price is not None:
+            prices[f"{each.backend}/{each.model}"] = msgspec.to_builtins(price)
+    return msgspec.structs.replace(options, prices=prices)
+
+
 def _check_agent(graph: Graph, node: Node, options: Options, home: StateHome | None) -> None:
     from perdure.agents.backend import command_for, find_backend
     from perdure.graph.budgets import budget_of, needs_price

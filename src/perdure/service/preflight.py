@@ -142,7 +142,7 @@ def _agents(
     options = _tried(
         checks,
         "backend",
-        lambda: workflows.options_of(request, config, goal, directory, git, repository),
+        lambda: workflows.options_of(request, config, goal, directory, git, repository, workflows.prices_of(home)),
     )
     if options is None:
         return checks

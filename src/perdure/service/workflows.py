@@ -14,7 +14,7 @@ from perdure.graph.definition import GraphDefinition
 from perdure.graph.files import DiskFiles
 from perdure.graph.load import InvalidGraph, LoadedGraph, load_graph
 from perdure.graph.options import GitMode, Options
-from perdure.service.agents import check_agents
+from perdure.service.agents import check_agents, with_prices
 from perdure.service.secrets import know_secrets
 from perdure.service.settings import read_settings, upward
 
@@ -167,6 +167,7 @@ def prepare(request: Request, home: StateHome) -> Prepared:
     git, repository, base_branch = git_mode_of(request, config, directory, home, notices)
     options = options_of(request, config, goal, directory, git, repository, prices_of(home))
     check_agents(loaded.graph, options, home)
+    options = with_prices(loaded.graph, options)
     definition = GraphDefinition(
         loaded.graph, loaded.source, os.path.abspath(graph_path), loaded.dialect, files.read, options
     )
